@@ -35,7 +35,9 @@ mod stripes;
 pub use array::{
     Array, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport, device::ArrayDevice,
 };
-pub use cache::{CacheError, CacheKind, CacheReport, CacheSettings, DestageReason, Destaged, ReadCache};
+pub use cache::{
+    CacheAlloc, CacheError, CacheKind, CacheReport, CacheSettings, DestageReason, Destaged, ReadCache,
+};
 pub use error::ArrayError;
 pub use intent::locking::{self, CounterLocks, Locking, Preset, StripeLocks};
 pub use jobs::{ArrayEvent, ArrayEvents, JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits, Tuning};

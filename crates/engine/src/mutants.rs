@@ -236,6 +236,14 @@ pub enum Mutant {
     PassedStaysDirty,
     /// Readers without a lock find blocks that the cache has dropped.
     DroppedStaysShown,
+    /// A stripe is read ahead though its rows are being written.
+    AheadWithoutRows,
+    /// What is read ahead takes the place of what clients wrote meanwhile.
+    AheadOverNewer,
+    /// What becomes dirty is not found when dirty cells are looked for.
+    DirtyUnmarked,
+    /// A destage that has ended keeps the memory that it worked with.
+    ReserveKept,
     /// A cell that was rewritten during its destage is made clean.
     RewrittenMadeClean,
     /// A destage that failed makes its cells clean.
@@ -381,7 +389,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 22] = [
+    pub const CACHE: [Self; 26] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -389,6 +397,10 @@ impl Mutant {
         Self::PassedStaysClean,
         Self::PassedStaysDirty,
         Self::DroppedStaysShown,
+        Self::AheadWithoutRows,
+        Self::AheadOverNewer,
+        Self::DirtyUnmarked,
+        Self::ReserveKept,
         Self::RewrittenMadeClean,
         Self::CleanOnError,
         Self::FlushSkipsDirty,

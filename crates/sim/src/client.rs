@@ -177,9 +177,15 @@ impl Client {
     }
 
     /// Writes one block of 4 KiB.
-    pub async fn write_block(mut self, block: usize) {
-        if let Err(error) = self.write(block, BLOCK_SECTORS).await {
-            self.desk.report(Checker::Service.violation(format!("a write of a block failed: {error}")));
+    pub async fn write_block(self, block: usize) {
+        self.write_run(block, BLOCK_SECTORS).await;
+    }
+
+    /// Writes some sectors.
+    pub async fn write_run(mut self, first: usize, count: usize) {
+        if let Err(error) = self.write(first, count).await {
+            let what = format!("a write of {count} sectors failed: {error}");
+            self.desk.report(Checker::Service.violation(what));
         }
     }
 

@@ -42,8 +42,8 @@ pub use stripewise_device::{
 };
 pub use stripewise_engine::{
     Array, ArrayDevice, ArrayError, ArrayEvent, ArrayEvents, ArrayReport, AssembleError, AssembleOptions,
-    BitmapReport, CacheError, CacheKind, CacheReport, CacheSettings, CreateError, CreateOptions, Decision,
-    DestageReason, Destaged, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport,
+    BitmapReport, CacheAlloc, CacheError, CacheKind, CacheReport, CacheSettings, CreateError, CreateOptions,
+    Decision, DestageReason, Destaged, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport,
     MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace, Preview, ReadCache,
     ServiceTimes, SpeedLimits, Stats, StatsReport, StripeReport, TraceFilter, Traced, advice, assemble,
     endurance, examine, geometry, measure, preview,

@@ -26,8 +26,10 @@ pub struct CacheChange {
     pub idle_ms: Option<u64>,
     /// No more is dirty than members write in this time; 0: without limit.
     pub flush_ms: Option<u64>,
-    /// What is kept for readers: `written` or `none`.
+    /// What is kept for readers: `ahead`, `written` or `none`.
     pub read: Option<String>,
+    /// What memory is taken for: `block` or `stripe`.
+    pub alloc: Option<String>,
 }
 
 /// A cache at one moment. Counts are since the cache was made.
@@ -60,6 +62,8 @@ pub struct CacheStatus {
     pub read_part_hits: u64,
     /// Reads of which it had nothing.
     pub read_misses: u64,
+    /// Whole blocks that were read ahead of sequential readers.
+    pub ahead_bytes: u64,
     /// How often a write lacked memory.
     pub waits: u64,
     /// Parts of stripes that writes sent past it to members, since it was full and that was faster.
@@ -78,8 +82,10 @@ pub struct CacheStatus {
     pub idle_ms: Option<u64>,
     /// No more is dirty than members write in this time; none: without limit.
     pub flush_ms: Option<u64>,
-    /// What is kept for readers: `written` or `none`.
+    /// What is kept for readers: `ahead`, `written` or `none`.
     pub read: String,
+    /// What memory is taken for: `block` or `stripe`.
+    pub alloc: String,
 }
 
 /// What was destaged for one reason.

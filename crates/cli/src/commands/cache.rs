@@ -9,7 +9,7 @@ use clap::{
 };
 use indicatif::ProgressBar;
 use stripewise::{
-    CacheKind, ReadCache,
+    CacheAlloc, CacheKind, ReadCache,
     internals::destage::{WHAT, WHEN},
 };
 use stripewise_wire::{CacheChange, CacheStatus, Reply, Request};
@@ -62,6 +62,9 @@ pub(crate) struct CacheArgs {
     /// What is kept for readers.
     #[arg(long, value_parser = read_parser())]
     read: Option<String>,
+    /// What memory is taken for. Stripes that are in the cache already keep what they have.
+    #[arg(long, value_parser = alloc_parser())]
+    alloc: Option<String>,
 }
 
 /// Parses the name of a cache.
@@ -84,10 +87,22 @@ fn what_parser() -> PossibleValuesParser {
 
 fn read_parser() -> PossibleValuesParser {
     let help = |read: ReadCache| match read {
+        ReadCache::Ahead => {
+            "what was written, and the next stripe of sequential reads while that is measured to be faster"
+        }
         ReadCache::Written => "what was written, in the memory that dirty blocks leave",
         ReadCache::Nothing => "nothing",
     };
     PossibleValuesParser::new(ReadCache::ALL.map(|read| PossibleValue::new(read.name()).help(help(read))))
+}
+
+/// Parses what memory is taken for.
+pub(crate) fn alloc_parser() -> PossibleValuesParser {
+    let help = |alloc: CacheAlloc| match alloc {
+        CacheAlloc::Block => "the blocks that are cached",
+        CacheAlloc::Stripe => "all blocks of a stripe as soon as one is cached, as msc-ct's driver did",
+    };
+    PossibleValuesParser::new(CacheAlloc::ALL.map(|alloc| PossibleValue::new(alloc.name()).help(help(alloc))))
 }
 
 /// A time in the words of the control socket, where 0 is without limit.
@@ -107,6 +122,7 @@ pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {
         idle_ms: args.idle.map(ms),
         flush_ms: args.flush.map(ms),
         read: args.read.clone(),
+        alloc: args.alloc.clone(),
     };
     let name = &args.name;
     if change != CacheChange::default() {

@@ -57,6 +57,9 @@ pub(super) fn lines(cache: &CacheStatus) -> Vec<(&'static str, String)> {
         let (all, part) = (cache.read_hits, cache.read_part_hits);
         lines.push(("Cache Reads", format!("{all} hits, {part} in part, {} misses", cache.read_misses)));
     }
+    if cache.ahead_bytes > 0 {
+        lines.push(("Cache Read Ahead", format_size(cache.ahead_bytes)));
+    }
     if cache.waits > 0 {
         lines.push(("Cache Waits", format!("{} for memory", cache.waits)));
     }
@@ -77,7 +80,7 @@ fn kind(cache: &CacheStatus) -> String {
 pub(crate) fn settings(cache: &CacheStatus) -> String {
     let time = |ms: Option<u64>| ms.map_or("off".to_owned(), |ms| format_time(Duration::from_millis(ms)));
     format!(
-        "when {} ({} to {} %), what {}, age {}, idle {}, flush {}, read {}",
+        "when {} ({} to {} %), what {}, age {}, idle {}, flush {}, read {}, alloc {}",
         cache.when,
         cache.low_percent,
         cache.high_percent,
@@ -85,7 +88,8 @@ pub(crate) fn settings(cache: &CacheStatus) -> String {
         time(cache.age_ms),
         time(cache.idle_ms),
         time(cache.flush_ms),
-        cache.read
+        cache.read,
+        cache.alloc
     )
 }
 
@@ -120,7 +124,8 @@ mod tests {
             age_ms: Some(30_000),
             idle_ms: None,
             flush_ms: Some(1500),
-            read: "written".into(),
+            read: "ahead".into(),
+            alloc: "block".into(),
             ..CacheStatus::default()
         }
     }
@@ -137,7 +142,8 @@ mod tests {
 
     #[test]
     fn settings_read_as_they_are_given() {
-        let expected = "when lt (85 to 95 %), what gain, age 30s, idle off, flush 1500ms, read written";
+        let expected =
+            "when lt (85 to 95 %), what gain, age 30s, idle off, flush 1500ms, read ahead, alloc block";
         assert_eq!(settings(&cache()), expected);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use stripewise::{
-    Array, CacheKind, CacheReport, CacheSettings, DestageReason, ReadCache,
+    Array, CacheAlloc, CacheKind, CacheReport, CacheSettings, DestageReason, ReadCache,
     internals::destage::{DestagePolicy, WHAT, WHEN},
 };
 use stripewise_wire::{CacheChange, CacheStatus, DestagedStatus};
@@ -43,6 +43,7 @@ fn status_of(settings: &CacheSettings, report: Option<CacheReport>) -> CacheStat
         read_hits: report.read_hits,
         read_part_hits: report.read_part_hits,
         read_misses: report.read_misses,
+        ahead_bytes: bytes(report.ahead),
         waits: report.waits,
         passed: report.passed,
         when: settings.when.name.to_owned(),
@@ -53,6 +54,7 @@ fn status_of(settings: &CacheSettings, report: Option<CacheReport>) -> CacheStat
         idle_ms: ms(settings.idle),
         flush_ms: ms(settings.flush_time),
         read: settings.read.name().to_owned(),
+        alloc: settings.alloc.name().to_owned(),
     }
 }
 
@@ -67,6 +69,8 @@ pub(crate) fn changed(settings: CacheSettings, change: &CacheChange) -> anyhow::
         change.kind.as_deref().map(|name| named(&CacheKind::ALL, CacheKind::name, name)).transpose()?;
     let read =
         change.read.as_deref().map(|name| named(&ReadCache::ALL, ReadCache::name, name)).transpose()?;
+    let alloc =
+        change.alloc.as_deref().map(|name| named(&CacheAlloc::ALL, CacheAlloc::name, name)).transpose()?;
     let (when, what) = (change.when.as_deref(), change.what.as_deref());
     Ok(CacheSettings {
         kind: kind.unwrap_or(settings.kind),
@@ -79,6 +83,7 @@ pub(crate) fn changed(settings: CacheSettings, change: &CacheChange) -> anyhow::
         idle: time(change.idle_ms, settings.idle),
         flush_time: time(change.flush_ms, settings.flush_time),
         read: read.unwrap_or(settings.read),
+        alloc: alloc.unwrap_or(settings.alloc),
     })
 }
 

@@ -5,7 +5,10 @@ use std::sync::{Arc, atomic::Ordering};
 
 use stripewise_device::{frames::FRAME_COST, sync::seam::spin};
 
-use super::{Cache, DestageCost, DestageReason, Dropped, Turn, slot::NEVER};
+use super::{
+    Cache, DestageCost, DestageReason, Dropped, Turn,
+    slot::{NEVER, Slot},
+};
 use crate::{
     compute::CachedCells,
     destage::{Candidate, place},
@@ -97,7 +100,7 @@ impl Cache {
         // memory that is in the processor's caches.
         let turn = if self.is_full(lent) { Turn::First } else { Turn::Last };
         let (mut dropped, mut went) = (Dropped::of(self), 0);
-        let keeps = self.keeps_clean.load(Ordering::SeqCst);
+        let keeps = self.keeps_clean();
         for unit in self.all_units(stripe) {
             let at = self.place_of(unit);
             let mut bucket = spin(&self.buckets[at]);
@@ -186,7 +189,13 @@ impl Cache {
 
     /// The units with cells of this epoch or an earlier one, by place.
     pub(crate) fn dirty_until(&self, epoch: u64) -> Vec<Candidate> {
-        self.collect(epoch, |_| 0.0)
+        self.collect(|slot| slot.oldest <= epoch, |_| 0.0)
+    }
+
+    /// Those of them that a flush must destage: what is dirty there is nowhere else.
+    pub(crate) fn to_flush_until(&self, epoch: u64) -> Vec<Candidate> {
+        let is_volatile = |slot: &Slot| !self.log.holds(self.stripe_of(slot.unit), &slot.cells);
+        self.collect(|slot| slot.oldest <= epoch && is_volatile(slot), |_| 0.0)
     }
 
     /// Stripes with dirty cells.
@@ -196,17 +205,26 @@ impl Cache {
 
     /// All units with dirty cells, by place, and how long their destage takes.
     pub(crate) fn candidates(&self, cost: &DestageCost) -> Vec<Candidate> {
-        self.collect(NEVER - 1, |cells| cost.of(cells))
+        self.collect(|_| true, |cells| cost.of(cells))
     }
 
-    fn collect(&self, epoch: u64, cost: impl Fn(&CachedCells) -> f32) -> Vec<Candidate> {
+    /// Dirty units of a sort, by place.
+    fn collect(
+        &self,
+        is_wanted: impl Fn(&Slot) -> bool,
+        cost: impl Fn(&CachedCells) -> f32,
+    ) -> Vec<Candidate> {
         let (mut found, mut blocks, mut beside) = (Vec::new(), 0, 0);
-        for bucket in &self.buckets {
+        for (bucket, mark) in self.buckets.iter().zip(&self.has_dirty) {
+            if !mark.load(Ordering::Relaxed) {
+                continue;
+            }
             let bucket = spin(bucket);
+            mark.store(bucket.slots.iter().any(|slot| slot.oldest != NEVER), Ordering::Relaxed);
             for slot in &bucket.slots {
                 blocks += slot.cells.blocks();
-                beside += slot.bytes();
-                if slot.oldest != NEVER && slot.oldest <= epoch {
+                beside += slot.bytes() + slot.reserve.len() * FRAME_COST;
+                if slot.oldest != NEVER && is_wanted(slot) {
                     found.push(Candidate {
                         stripe: self.stripe_of(slot.unit),
                         rows: slot.cells.dirty_rows(),
@@ -220,7 +238,7 @@ impl Cache {
             }
         }
         if let Some(beside) = beside.checked_div(blocks) {
-            self.beside_block.store(beside.min(FRAME_COST), Ordering::Relaxed);
+            self.beside_block.store(beside.min(self.unit_blocks() * FRAME_COST), Ordering::Relaxed);
         }
         found.sort_unstable_by_key(place);
         found

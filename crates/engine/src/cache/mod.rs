@@ -9,9 +9,11 @@
 //! lock each, which is held for as long as a few blocks are copied. A write of several blocks copies them before it
 //! takes the lock. A read of one block takes none, if the block is `shown`.
 
+mod ahead;
 mod cost;
 mod destage;
 mod filter;
+mod log;
 mod modes;
 mod passing;
 mod put;
@@ -21,6 +23,7 @@ mod settings;
 mod shown;
 mod slot;
 mod waiting;
+mod working;
 
 use std::{
     collections::VecDeque,
@@ -41,22 +44,25 @@ use stripewise_device::{
     },
 };
 
+use self::{
+    ahead::Ahead,
+    filter::Filter,
+    log::{Log, NoLog},
+    modes::Mode,
+    shown::{Dropped, Recent},
+    slot::Slot,
+    waiting::Waiting,
+    working::Reserve,
+};
 pub(crate) use self::{
     cost::DestageCost,
     destage::Ending,
     put::{NotPut, Way},
     read::Hit,
 };
-use self::{
-    filter::Filter,
-    modes::Mode,
-    shown::{Dropped, Recent},
-    slot::Slot,
-    waiting::Waiting,
-};
 pub use self::{
     report::{CacheReport, DestageReason, Destaged},
-    settings::{CacheError, CacheKind, CacheSettings, ReadCache},
+    settings::{CacheAlloc, CacheError, CacheKind, CacheSettings, ReadCache},
 };
 use crate::{
     destage::{Candidate, Fill},
@@ -91,6 +97,9 @@ pub(crate) struct Cache {
     unit_rows: usize,
     /// Grows with each flush: later writes are of a later epoch.
     epoch: AtomicU64,
+    /// Buckets with dirty cells, and perhaps others. A mark is set and taken by the holder of its bucket.
+    has_dirty: Box<[AtomicBool]>,
+    log: Box<dyn Log>,
     /// The buckets with clean cells, each once, in the order in which eviction looks at them. Its room is made at the
     /// beginning.
     clean: Mutex<VecDeque<u32>>,
@@ -102,6 +111,9 @@ pub(crate) struct Cache {
     mode: AtomicU8,
     /// What was destaged may stay.
     keeps_clean: AtomicBool,
+    /// A stripe gets memory for all of its blocks at once.
+    takes_whole_units: AtomicBool,
+    ahead: Ahead,
     /// Bytes that a block takes beside its frame, on average.
     beside_block: AtomicUsize,
     /// Blocks that members take in the time that a flush may take.
@@ -114,10 +126,13 @@ pub(crate) struct Cache {
     /// What goes next to make room.
     victims: Mutex<VecDeque<Candidate>>,
     waiting: Mutex<Waiting>,
+    /// Memory that destages work with.
+    reserve: Reserve,
 }
 
 /// What is counted: two numbers for each reason of a destage, and these.
-const COUNTS: usize = 2 * DestageReason::ALL.len() + 5;
+const COUNTS: usize = 2 * DestageReason::ALL.len() + 6;
+const AHEAD: usize = COUNTS - 6;
 const READ_HITS: usize = COUNTS - 5;
 const READ_PART_HITS: usize = COUNTS - 4;
 const READ_MISSES: usize = COUNTS - 3;
@@ -168,9 +183,11 @@ impl Cache {
         let buckets: Box<[SeamMutex<Bucket>]> = (0..count).map(|_| SeamMutex::default()).collect();
         let clean = VecDeque::with_capacity(count);
         let marks = MARKS_PER_BUCKET * count;
-        let beside = count * Filter::BYTES + clean.capacity() * size_of::<u32>() + marks;
+        let beside =
+            count * (Filter::BYTES + size_of::<AtomicBool>()) + clean.capacity() * size_of::<u32>() + marks;
         let tables = size_of_val(&*buckets) + beside;
-        let bound = size.saturating_sub(tables);
+        let reserve = Reserve::of(size);
+        let bound = size.saturating_sub(tables + reserve.bytes());
         let frames = Frames::new(bound.saturating_sub(Frames::beside(bound)))
             .ok_or(CacheError::NoMemory { size_bytes })?;
         Ok(Some(Arc::new(Self {
@@ -178,6 +195,8 @@ impl Cache {
             frames,
             recent: Recent::new(marks),
             filter: Filter::new(count),
+            has_dirty: (0..count).map(|_| AtomicBool::new(false)).collect(),
+            log: Box::new(NoLog),
             buckets,
             data_columns: geometry.data_columns(),
             chunk_bytes: geometry.chunk_bytes(),
@@ -188,7 +207,9 @@ impl Cache {
             counts: Counters::default(),
             settings: Mutex::new(*settings),
             mode: AtomicU8::new(Mode::Open as u8),
-            keeps_clean: AtomicBool::new(settings.read == ReadCache::Written),
+            keeps_clean: AtomicBool::new(settings.read != ReadCache::Nothing),
+            takes_whole_units: AtomicBool::new(settings.alloc == CacheAlloc::Stripe),
+            ahead: Ahead::new(settings.read == ReadCache::Ahead),
             beside_block: AtomicUsize::new(BESIDE_BLOCK),
             flushed_in_time: AtomicU64::new(u64::MAX),
             blocks_per_s: AtomicU64::new(0),
@@ -196,6 +217,7 @@ impl Cache {
             passes: AtomicBool::new(false),
             victims: Mutex::default(),
             waiting: Mutex::default(),
+            reserve,
         })))
     }
 
@@ -311,6 +333,11 @@ impl Cache {
         self.dirty.sum(0).saturating_sub(gone)
     }
 
+    /// Blocks of a unit.
+    fn unit_blocks(&self) -> usize {
+        self.data_columns * self.unit_rows
+    }
+
     /// The most blocks that may be dirty: about as many as there is memory for, and no more than a flush may take.
     pub(crate) fn dirty_max(&self) -> u64 {
         let held = (self.frames.bound() / (FRAME_COST + self.beside_block.load(Ordering::Relaxed))) as u64;
@@ -374,6 +401,7 @@ impl Cache {
             blocks_per_s: self.blocks_per_s.load(Ordering::Relaxed),
             is_draining: self.is_draining(),
             destaged,
+            ahead: self.counts.sum(AHEAD),
             read_hits: self.counts.sum(READ_HITS),
             read_part_hits: self.counts.sum(READ_PART_HITS),
             read_misses: self.counts.sum(READ_MISSES),
@@ -386,7 +414,7 @@ impl Cache {
                 let (dirty, held) = (slot.cells.dirty_blocks(), slot.cells.blocks());
                 report.dirty_blocks += dirty as u64;
                 report.clean_blocks += (held - dirty) as u64;
-                report.used_bytes += (slot.bytes() + held * FRAME_COST) as u64;
+                report.used_bytes += (slot.bytes() + (held + slot.reserve.len()) * FRAME_COST) as u64;
             }
         }
         report

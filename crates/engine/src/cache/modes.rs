@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Cache, CacheSettings, Dropped, ReadCache};
+use super::{Cache, CacheAlloc, CacheSettings, Dropped, ReadCache};
 use crate::mutants::{Mutant, lives};
 
 /// How writes are taken.
@@ -70,15 +70,22 @@ impl Cache {
         }
     }
 
+    /// Whether what members hold may stay.
+    pub(super) fn keeps_clean(&self) -> bool {
+        self.keeps_clean.load(Ordering::SeqCst)
+    }
+
     /// From now on, keeps what members hold, if that was chosen.
     pub(crate) fn keep_clean(&self) {
-        let keeps = self.settings.lock().read == ReadCache::Written && !self.is_closed();
+        let keeps = self.settings.lock().read != ReadCache::Nothing && !self.is_closed();
         self.keeps_clean.store(keeps, Ordering::SeqCst);
     }
 
     /// Changes what can be changed without another cache: all but kind and size.
     pub(crate) fn use_settings(&self, settings: &CacheSettings) {
         *self.settings.lock() = *settings;
+        self.takes_whole_units.store(settings.alloc == CacheAlloc::Stripe, Ordering::Relaxed);
+        self.read_ahead(settings.read == ReadCache::Ahead);
         self.limit_flush_time();
         if settings.read == ReadCache::Nothing {
             self.keeps_clean.store(false, Ordering::SeqCst);

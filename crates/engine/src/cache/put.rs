@@ -11,6 +11,7 @@ use crate::{
         CachedCells, Data,
         cells::{Part, blocks_of, mask_of},
     },
+    mutants::{Mutant, lives},
     shape::{
         geometry::{StripeIndex, StripeSpan},
         rows::BLOCK_BYTES,
@@ -75,7 +76,7 @@ impl Cache {
     fn try_put(&self, span: &StripeSpan, data: &Data, way: Way, now: Timestamp) -> Result<bool, NotPut> {
         let parts = blocks_of(span, self.chunk_bytes);
         let mut new: SmallVec<[New; 2]> = parts.map(|part| New { part, buf: None }).collect();
-        if new.len() > 1 {
+        if new.len() > 1 && !self.takes_whole_units.load(Ordering::Relaxed) {
             for New { part, buf } in &mut new {
                 let buf = buf.insert(self.frame().ok_or(NotPut::Full)?);
                 data.copy_to(part.from, &mut buf[part.bytes.clone()]);
@@ -114,10 +115,13 @@ impl Cache {
         if !passing.is_empty() && passing.contains(&stripe.0) && !new.iter().all(is_whole) {
             return Err(NotPut::Passed);
         }
-        let at = slots.iter().position(|slot| slot.unit == unit).unwrap_or_else(|| {
-            slots.push(Slot::new(unit));
-            slots.len() - 1
-        });
+        let at = match slots.iter().position(|slot| slot.unit == unit) {
+            Some(at) => at,
+            None => {
+                slots.push(self.new_slot(unit).ok_or(NotPut::Full)?);
+                slots.len() - 1
+            }
+        };
         let slot = &mut slots[at];
         let mut came = 0;
         let mut put = |block: &mut New| {
@@ -127,6 +131,7 @@ impl Cache {
         let has_room = new.iter_mut().all(|block| put(block).is_some());
         if has_room || came > 0 {
             slot.note_write(epoch, now);
+            self.mark_dirty(unit);
         }
         // Once: what is rewritten while the stripe is destaged may be rewritten again.
         let is_full = came > 0 && self.is_full(&slot.cells);
@@ -165,7 +170,7 @@ impl Cache {
         let buf = match buf.take() {
             Some(copied) => copied,
             None => {
-                let mut free = self.free_frame()?;
+                let mut free = slot.reserve.pop().or_else(|| self.free_frame())?;
                 copy(&mut free);
                 free
             }
@@ -179,9 +184,28 @@ impl Cache {
         Some(is_dirtied)
     }
 
+    /// Notes that there is something dirty in a unit's bucket. The caller holds it.
+    #[inline]
+    fn mark_dirty(&self, unit: u64) {
+        let mark = &self.has_dirty[self.place_of(unit)];
+        if !mark.load(Ordering::Relaxed) && !lives(Mutant::DirtyUnmarked) {
+            mark.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A slot without blocks, with what memory it gets at once; none if there is no room.
+    #[inline]
+    fn new_slot(&self, unit: u64) -> Option<Slot> {
+        let mut slot = Slot::new(unit);
+        if self.takes_whole_units.load(Ordering::Relaxed) {
+            slot.reserve = (0..self.unit_blocks()).map(|_| self.free_frame()).collect::<Option<_>>()?;
+        }
+        Some(slot)
+    }
+
     /// Charges what a slot may grow by if sectors of a cell are written. False if there is no room.
     #[inline]
-    fn charge_growth(&self, slot: &mut Slot, column: usize, row: usize, mask: u8) -> bool {
+    pub(super) fn charge_growth(&self, slot: &mut Slot, column: usize, row: usize, mask: u8) -> bool {
         let growth = slot.cells.growth(column, row, mask);
         if growth == 0 {
             return true;

@@ -80,6 +80,8 @@ pub struct CacheReport {
     pub read_part_hits: u64,
     /// Reads of which the cache had nothing.
     pub read_misses: u64,
+    /// Blocks that were read ahead of sequential readers.
+    pub ahead: u64,
     /// Writes that had to wait for memory.
     pub waits: u64,
     /// Parts of stripes that writes sent past it to members, because it was full and that was faster.

@@ -40,21 +40,48 @@ impl CacheKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadCache {
     /// What was written, until it is evicted.
-    #[default]
     Written,
     /// Nothing: what members hold is dropped.
     Nothing,
+    /// What was written, and the next stripe of sequential reads, while that is faster as measured.
+    #[default]
+    Ahead,
 }
 
 impl ReadCache {
     /// All of them. Members keep the number, which is one more than the place here.
-    pub const ALL: [Self; 2] = [Self::Written, Self::Nothing];
+    pub const ALL: [Self; 3] = [Self::Written, Self::Nothing, Self::Ahead];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Ahead => "ahead",
             Self::Written => "written",
             Self::Nothing => "none",
+        }
+    }
+}
+
+/// What the cache takes memory for (msc-ct III-E).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CacheAlloc {
+    /// For the blocks that are cached.
+    #[default]
+    Block,
+    /// For all blocks of a stripe, or of a row, as soon as one of them is cached: fewer allocations, and memory that
+    /// scattered blocks leave unused.
+    Stripe,
+}
+
+impl CacheAlloc {
+    /// All of them. Members keep the number, which is one more than the place here.
+    pub const ALL: [Self; 2] = [Self::Block, Self::Stripe];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Stripe => "stripe",
         }
     }
 }
@@ -83,6 +110,8 @@ pub struct CacheSettings {
     pub flush_time: Option<Duration>,
     /// What is kept for readers.
     pub read: ReadCache,
+    /// What memory is taken for.
+    pub alloc: CacheAlloc,
 }
 
 impl Default for CacheSettings {
@@ -97,7 +126,8 @@ impl Default for CacheSettings {
             age: Some(Duration::from_secs(30)),
             idle: Some(Duration::from_secs(1)),
             flush_time: Some(Duration::from_secs(10)),
-            read: ReadCache::Written,
+            read: ReadCache::Ahead,
+            alloc: CacheAlloc::Block,
         }
     }
 }
@@ -223,7 +253,8 @@ impl CacheSettings {
             what: if self.what == default.what { 0 } else { self.what.number },
             high_percent: percent(self.high_percent, default.high_percent),
             low_percent: percent(self.low_percent, default.low_percent),
-            read: if self.read == default.read { 0 } else { 2 },
+            read: number_of(&ReadCache::ALL, self.read),
+            alloc: number_of(&CacheAlloc::ALL, self.alloc),
         };
     }
 
@@ -238,11 +269,7 @@ impl CacheSettings {
         };
         let kind = CacheKind::ALL.get(usize::from(options.cache_policy)).copied();
         let (when, what) = (numbered(WHEN, kept.when), numbered(WHAT, kept.what));
-        let read = match kept.read {
-            0 | 1 => Some(ReadCache::Written),
-            2 => Some(ReadCache::Nothing),
-            _ => None,
-        };
+        let (read, alloc) = (of_number(&ReadCache::ALL, kept.read), of_number(&CacheAlloc::ALL, kept.alloc));
         let (low_percent, high_percent) = (
             percent(kept.low_percent, default.low_percent),
             percent(kept.high_percent, default.high_percent),
@@ -252,6 +279,7 @@ impl CacheSettings {
             (when.is_none(), "cache `when`", kept.when),
             (what.is_none(), "cache `what`", kept.what),
             (read.is_none(), "cache `read`", kept.read),
+            (alloc.is_none(), "cache `alloc`", kept.alloc),
             (low_percent >= high_percent || high_percent > 100, "cache low mark", low_percent),
         ];
         let unknown = unknown.into_iter().find(|(is_unknown, ..)| *is_unknown);
@@ -268,12 +296,27 @@ impl CacheSettings {
             idle: time(kept.idle_ms, default.idle),
             flush_time: time(kept.flush_ms, default.flush_time),
             read: read.unwrap_or_default(),
+            alloc: alloc.unwrap_or_default(),
         };
         if low_percent >= high_percent || high_percent > 100 {
             let (low_percent, high_percent) = (default.low_percent, default.high_percent);
             return (Self { low_percent, high_percent, ..settings }, problem);
         }
         (settings, problem)
+    }
+}
+
+/// The number that members keep of a choice: 0 for the default, else one more than its place.
+fn number_of<T: PartialEq + Default>(all: &[T], one: T) -> u8 {
+    let place = all.iter().position(|other| *other == one).filter(|_| one != T::default());
+    place.map_or(0, |place| place as u8 + 1)
+}
+
+/// The choice with a number that members keep, if it is known here.
+fn of_number<T: Copy + Default>(all: &[T], number: u8) -> Option<T> {
+    match number {
+        0 => Some(T::default()),
+        number => all.get(usize::from(number) - 1).copied(),
     }
 }
 
@@ -333,13 +376,13 @@ mod tests {
         #[test]
         fn members_keep_every_setting(
             kind in 0..3_usize, size in prop::option::of(1..u64::MAX), policies in (0..2_usize, 0..3_usize),
-            marks in (1..100_u8, 1..100_u8), times in (any_time(), any_time(), any_time()), read in 0..2_usize,
+            marks in (1..100_u8, 1..100_u8), times in (any_time(), any_time(), any_time()), kept in (0..3_usize, 0..2_usize),
         ) {
             let (low_percent, high_percent) = (marks.0.min(marks.1), marks.0.max(marks.1) + 1);
             let settings = CacheSettings {
                 kind: CacheKind::ALL[kind], size_bytes: size, when: WHEN[policies.0], what: WHAT[policies.1],
                 low_percent, high_percent, age: times.0, idle: times.1, flush_time: times.2,
-                read: ReadCache::ALL[read],
+                read: ReadCache::ALL[kept.0], alloc: CacheAlloc::ALL[kept.1],
             };
             let mut options = ArrayOptions::default();
             settings.keep(&mut options);
@@ -349,16 +392,16 @@ mod tests {
         /// Whatever a header says: settings that can be used, and no cache where something is not known.
         #[test]
         fn nonsense_is_told_and_harmless(
-            policy: u8, size: u64, times: (u32, u32, u32), when: u8, what: u8, marks: (u8, u8), read: u8,
+            policy: u8, size: u64, times: (u32, u32, u32), when: u8, what: u8, marks: (u8, u8), choices: (u8, u8),
         ) {
             let cache = CacheOptions {
                 size_bytes: size, age_ms: times.0, idle_ms: times.1, flush_ms: times.2, when, what,
-                high_percent: marks.0, low_percent: marks.1, read,
+                high_percent: marks.0, low_percent: marks.1, read: choices.0, alloc: choices.1,
             };
             let (settings, problem) = CacheSettings::kept(&ArrayOptions { cache_policy: policy, cache, ..ArrayOptions::default() });
             prop_assert!(settings.low_percent < settings.high_percent && settings.high_percent <= 100);
             prop_assert!(problem.is_none() || settings.kind == CacheKind::None);
-            prop_assert_eq!(problem.is_some(), policy > 2 || when > 2 || what > 3 || read > 2
+            prop_assert_eq!(problem.is_some(), policy > 2 || when > 2 || what > 3 || choices.0 > 3 || choices.1 > 2
                 || { let (h, l) = (if marks.0 == 0 { 95 } else { marks.0 }, if marks.1 == 0 { 85 } else { marks.1 }); l >= h || h > 100 });
         }
     }

@@ -1,6 +1,6 @@
 //! A slot: what the cache holds of one unit, which is a stripe or a row.
 
-use stripewise_device::Timestamp;
+use stripewise_device::{IoBuf, Timestamp};
 
 use super::shown::Dropped;
 use crate::{
@@ -27,6 +27,10 @@ pub(super) struct Slot {
     pub(super) dirty_since: Timestamp,
     /// It was written again while it was dirty, and no destage policy has passed it since.
     pub(super) is_recent: bool,
+    /// Free frames for its other blocks, if memory is taken by stripes.
+    pub(super) reserve: Vec<IoBuf>,
+    /// It was read ahead, and not written since.
+    pub(super) is_ahead: bool,
     /// Bytes of the heap that were charged for it.
     pub(super) charged: usize,
 }
@@ -40,13 +44,15 @@ impl Slot {
             written: Timestamp::default(),
             dirty_since: Timestamp::default(),
             is_recent: false,
+            reserve: Vec::new(),
+            is_ahead: false,
             charged: 0,
         }
     }
 
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.cells.heap_bytes()
+        size_of::<Self>() + self.cells.heap_bytes() + self.reserve.capacity() * size_of::<IoBuf>()
     }
 
     /// Notes a write.
@@ -57,6 +63,7 @@ impl Slot {
         }
         self.oldest = self.oldest.min(epoch);
         self.written = now;
+        self.is_ahead = false;
     }
 
     /// Cells that were lent as they are in `lent` were written: they are clean now, and stay if the cache `keeps`

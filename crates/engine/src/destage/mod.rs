@@ -3,12 +3,13 @@
 //! A policy of either sort is one file here and one line in its list. `docs/design/caching.md` tells how to add one.
 
 mod passing;
+mod turns;
 
 use std::fmt;
 
 use stripewise_device::Timestamp;
 
-pub(crate) use self::passing::Passing;
+pub(crate) use self::{passing::Passing, turns::Turns};
 use crate::shape::{geometry::StripeIndex, rows::RowSet};
 
 /// How full of dirty blocks the cache is.

@@ -74,10 +74,10 @@ counters! {
     blocks_rcw,
 }
 
-/// What clients have written so far.
+/// How many requests of one sort clients have made so far, and of how many bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Written {
-    pub(crate) writes: u64,
+pub(crate) struct Served {
+    pub(crate) requests: u64,
     pub(crate) bytes: u64,
 }
 
@@ -144,11 +144,17 @@ impl Stats {
     }
 
     /// What clients have written.
-    pub(crate) fn written(&self) -> Written {
-        Written {
-            writes: self.0.sum(Index::writes as usize),
-            bytes: self.0.sum(Index::written_bytes as usize),
-        }
+    pub(crate) fn written(&self) -> Served {
+        self.served(Index::writes, Index::written_bytes)
+    }
+
+    /// What clients have read.
+    pub(crate) fn read(&self) -> Served {
+        self.served(Index::reads, Index::read_bytes)
+    }
+
+    fn served(&self, requests: Index, bytes: Index) -> Served {
+        Served { requests: self.0.sum(requests as usize), bytes: self.0.sum(bytes as usize) }
     }
 
     pub(crate) fn count_write(&self, bytes: u64) {

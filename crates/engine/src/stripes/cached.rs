@@ -251,6 +251,8 @@ impl Stripes {
         } else {
             self.locks.lock(stripe, rows).await
         };
+        // With its rows locked: those that work wait for no rows, and come to an end.
+        let _working = cache.working_memory(rows, self.geometry().members()).await;
         let Some((cells, ending)) = cache.lend(stripe, rows, reason) else { return Ok(None) };
         let content = Content::Cells(cells.clone());
         let write = StripeWrite { stripe, content, flags, ending: Some(ending) };
@@ -277,7 +279,12 @@ impl Stripes {
             cache.end_epoch();
             return Ok(());
         }
-        self.destage_all(&cache, reason).await
+        let epoch = cache.end_epoch();
+        let dirty = match reason {
+            DestageReason::Flush => cache.to_flush_until(epoch),
+            _ => cache.dirty_until(epoch),
+        };
+        self.destage_all_of(&cache, dirty, reason).await
     }
 
     /// As [`Stripes::destage_written`], from this cache.

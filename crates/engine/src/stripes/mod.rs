@@ -9,6 +9,7 @@
 //! request keeps while it waits is in [`steps`] and [`pending`], and the rows that it holds in [`rows`]. No
 //! module calls one above it.
 
+mod ahead;
 mod around;
 mod ask;
 mod begin;

@@ -129,6 +129,9 @@ impl Stripes {
             return Progress::Waits(Left::All(buf));
         };
         if let Some(cache) = self.cache.get(request).value() {
+            if piece.bytes.start < piece.bytes.len() {
+                self.look_ahead(cache, &topology.geometry, &piece);
+            }
             match cache.read(piece.stripe, piece.column, piece.bytes.clone(), &mut buf) {
                 Hit::All => return Progress::Done(buf),
                 Hit::Without(_) => return Progress::Waits(Left::All(buf)),

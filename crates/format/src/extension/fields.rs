@@ -211,4 +211,6 @@ pub struct CacheOptions {
     pub low_percent: u8,
     /// What is kept for readers.
     pub read: u8,
+    /// What memory is taken for.
+    pub alloc: u8,
 }

@@ -261,6 +261,7 @@ impl Header {
                     high_percent: raw.cache_high_percent,
                     low_percent: raw.cache_low_percent,
                     read: raw.cache_read,
+                    alloc: raw.cache_alloc,
                 },
                 locking_policy: raw.locking_policy,
                 consistency_policy: raw.consistency_policy,
@@ -329,6 +330,7 @@ impl Header {
             cache_high_percent: self.options.cache.high_percent,
             cache_low_percent: self.options.cache.low_percent,
             cache_read: self.options.cache.read,
+            cache_alloc: self.options.cache.alloc,
             tail: *self.tail.0,
             ..raw::zeroed()
         }

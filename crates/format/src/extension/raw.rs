@@ -76,7 +76,8 @@ pub(crate) struct RawHeader {
     pub(crate) cache_high_percent: u8,
     pub(crate) cache_low_percent: u8,
     pub(crate) cache_read: u8,
-    pub(crate) reserved_281: [u8; 7],
+    pub(crate) cache_alloc: u8,
+    pub(crate) reserved_282: [u8; 6],
     pub(crate) tail: [u8; TAIL_LEN],
 }
 

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use std::time::Duration;
 use stripewise_engine::{
-    CacheKind, CacheSettings, ReadCache,
+    CacheAlloc, CacheKind, CacheSettings, ReadCache,
     destage::{WHAT, WHEN},
 };
 
@@ -78,7 +78,8 @@ impl Story {
             age,
             idle,
             flush_time,
-            read: ReadCache::ALL[rng.usize(..2)],
+            read: ReadCache::ALL[rng.usize(..ReadCache::ALL.len())],
+            alloc: CacheAlloc::ALL[rng.usize(..CacheAlloc::ALL.len())],
             ..CacheSettings::new(kind, size_bytes)
         };
         self.say(|_| format!("cache: {settings:?}"));

@@ -38,6 +38,7 @@ mod opening;
 mod operator;
 mod origins;
 mod queueing;
+mod reading_ahead;
 mod refill;
 mod refused;
 mod scrub;

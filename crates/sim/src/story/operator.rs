@@ -36,6 +36,7 @@ impl Story {
     pub(super) fn try_out(&mut self) -> Result<(), Violation> {
         self.keep_what_cannot_be_destaged()?;
         self.cache_a_stream_under_way()?;
+        self.read_ahead_beside_writes()?;
         match self.side_rng.u8(..TRIALS_ONE_IN) {
             0 => self.go_to_the_brink(),
             1 => self.wear_out(),

@@ -33,7 +33,7 @@ impl Story {
             return Ok(());
         }
         let blocks = self.blocks_of_a_stream();
-        if blocks.len() < BLOCKS.start || !self.use_cache(CacheKind::None)? {
+        if blocks.len() < BLOCKS.start || !self.another_cache(CacheKind::None)? {
             return Ok(());
         }
         self.say(|_| format!("a cache comes while {blocks:?} are written"));
@@ -41,12 +41,12 @@ impl Story {
             let mut clients = self.write_each(&blocks, SELDOM_FUA);
             let steps = self.cache_rng.u64(..STEPS_MAX);
             self.world.run_steps(steps);
-            self.use_cache(CacheKind::Stripe)?;
+            self.another_cache(CacheKind::Stripe)?;
             clients.extend(self.write_each(&blocks, ALWAYS_FUA));
             self.wait_for_clients(&clients)?;
             self.flush_all()?;
             self.pin(&blocks)?;
-            self.use_cache(CacheKind::None)?;
+            self.another_cache(CacheKind::None)?;
             self.pin(&blocks)?;
         }
         self.expect_whole("a cache came while a stream was written")
@@ -63,17 +63,18 @@ impl Story {
         of_stripe.filter(|block| self.is_whole_block(*block)).take(count).collect()
     }
 
-    /// Changes the cache. False if this array keeps no choice of one.
-    fn use_cache(&mut self, kind: CacheKind) -> Result<bool, Violation> {
+    /// Puts another cache in the place of this one. False if this array keeps no choice of one.
+    fn another_cache(&mut self, kind: CacheKind) -> Result<bool, Violation> {
         let now = self.array().cache_settings();
-        let settings = CacheSettings {
-            kind,
-            // It must be another cache, even if there is one of this kind.
-            size_bytes: self.any_cache_settings().size_bytes,
-            idle: Some(Duration::from_millis(1)),
-            ..now
-        };
-        self.was_cached |= kind != CacheKind::None;
+        // It must be another one, even if there is one of this kind.
+        let size_bytes = self.any_cache_settings().size_bytes;
+        let idle = Some(Duration::from_millis(1));
+        self.use_cache(CacheSettings { kind, size_bytes, idle, ..now })
+    }
+
+    /// Changes the cache, and waits until that is done. False if this array keeps no choice of one.
+    pub(super) fn use_cache(&mut self, settings: CacheSettings) -> Result<bool, Violation> {
+        self.was_cached |= settings.kind != CacheKind::None;
         let array = self.array().clone();
         match self.finish(async move { array.set_cache(settings).await }, "a change of the cache")? {
             Ok(()) => Ok(true),

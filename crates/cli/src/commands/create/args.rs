@@ -10,7 +10,10 @@ use stripewise::{
 use stripewise_wire::ClassChoice;
 
 use crate::{
-    commands::{cache::kind_parser, workers::WorkerArgs},
+    commands::{
+        cache::{alloc_parser, kind_parser},
+        workers::WorkerArgs,
+    },
     numbers::within,
     policies::{policy_parser, preset_parser},
     rundir::parse_name,
@@ -118,6 +121,9 @@ pub(crate) struct CreateArgs {
     /// No more is dirty in the cache than members write in this time, as measured; or `off`; 10s, if left out.
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
     pub(super) cache_flush_time: Option<Duration>,
+    /// What the cache takes memory for: blocks, if left out.
+    #[arg(long, value_parser = alloc_parser())]
+    pub(super) cache_alloc: Option<String>,
     /// What kind of device a member is, where that is not to be detected: DEVICE=hdd or DEVICE=ssd. Can be
     /// given again.
     #[arg(long, value_name = "DEVICE=CLASS", value_parser = parse_class)]

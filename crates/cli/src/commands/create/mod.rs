@@ -139,6 +139,7 @@ fn create_spec(args: &CreateArgs) -> anyhow::Result<CreateSpec> {
             kind: Some(args.cache.clone()),
             size_bytes: args.cache_size,
             flush_ms: args.cache_flush_time.map(ms),
+            alloc: args.cache_alloc.clone(),
             ..CacheChange::default()
         },
         classes: given_classes(&args.class, &given)?,
