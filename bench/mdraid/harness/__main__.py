@@ -23,7 +23,7 @@ MEMBER_MIB_MIN = 128
 
 def arguments():
     parser = argparse.ArgumentParser(prog="bench/mdraid/run", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one short repetition of each: about five minutes")
+    parser.add_argument("--quick", action="store_true", help="one short repetition of each: some ten minutes")
     parser.add_argument("--json", metavar="FILE", type=Path, help="keep all runs in FILE")
     parser.add_argument("--table", metavar="FILE", type=Path, help="measure nothing: print the table of a kept FILE")
     parser.add_argument("--case", action="append", choices=[case.name for case in CASES],
