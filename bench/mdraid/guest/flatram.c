@@ -5,6 +5,7 @@
  * that no page is populated while something is measured.
  *
  *   flatram.nr=6 flatram.mb=1024    /dev/flat0 to /dev/flat5, of 1 GiB each
+ *   flatram.journal_mb=256          and /dev/journal, for a journal
  */
 #include <linux/blkdev.h>
 #include <linux/mm.h>
@@ -19,6 +20,8 @@ static int nr;
 module_param(nr, int, 0444);
 static int mb = 1024;
 module_param(mb, int, 0444);
+static int journal_mb;
+module_param(journal_mb, int, 0444);
 
 struct flat {
 	char **pieces;
@@ -65,9 +68,9 @@ static const struct block_device_operations flat_operations = {
 	.submit_bio = flat_submit_bio,
 };
 
-static struct flat *flat_allocate(void)
+static struct flat *flat_allocate(int disk_mb)
 {
-	int count = mb >> (PIECE_SHIFT - 20);
+	int count = disk_mb >> (PIECE_SHIFT - 20);
 	struct flat *flat = kzalloc(sizeof(*flat), GFP_KERNEL);
 
 	if (!flat)
@@ -83,17 +86,17 @@ static struct flat *flat_allocate(void)
 	return flat->pieces ? flat : NULL;
 }
 
-static int flat_add(int major, int index)
+static int flat_add(int major, int index, const char *name, int disk_mb)
 {
 	struct queue_limits limits = {
 		.physical_block_size = PAGE_SIZE,
 		.features = BLK_FEAT_SYNCHRONOUS | BLK_FEAT_NOWAIT,
 	};
-	struct flat *flat = flat_allocate();
+	struct flat *flat = flat_allocate(disk_mb);
 	struct gendisk *disk;
 
 	if (!flat) {
-		pr_err("flatram: no memory for disk %d of %d MiB\n", index, mb);
+		pr_err("flatram: no memory for %s of %d MiB\n", name, disk_mb);
 		return -ENOMEM;
 	}
 	disk = blk_alloc_disk(&limits, NUMA_NO_NODE);
@@ -105,8 +108,8 @@ static int flat_add(int major, int index)
 	disk->flags |= GENHD_FL_NO_PART;
 	disk->fops = &flat_operations;
 	disk->private_data = flat;
-	snprintf(disk->disk_name, DISK_NAME_LEN, "flat%d", index);
-	set_capacity(disk, (sector_t)mb << (20 - SECTOR_SHIFT));
+	strscpy(disk->disk_name, name, DISK_NAME_LEN);
+	set_capacity(disk, (sector_t)disk_mb << (20 - SECTOR_SHIFT));
 	return add_disk(disk);
 }
 
@@ -115,8 +118,14 @@ static int __init flat_init(void)
 	int major = register_blkdev(0, "flat");
 	int error = major < 0 ? major : 0;
 
-	for (int i = 0; i < nr && !error; i++)
-		error = flat_add(major, i);
+	for (int i = 0; i < nr && !error; i++) {
+		char name[DISK_NAME_LEN];
+
+		snprintf(name, sizeof(name), "flat%d", i);
+		error = flat_add(major, i, name, mb);
+	}
+	if (journal_mb && !error)
+		error = flat_add(major, nr, "journal", journal_mb);
 	return error;
 }
 module_init(flat_init);

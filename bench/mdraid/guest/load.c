@@ -2,7 +2,8 @@
  * Loads a block device in a guest whose system calls are slow: raw AIO with O_DIRECT over buffers that are populated
  * before, two system calls for each batch, and the clock read without one.
  *
- *   load io DEVICE read|write sequential|random BLOCK DEPTH BATCH WARM_UP SECONDS LABEL
+ *   load io DEVICE read|write sequential|random BLOCK DEPTH BATCH SPAN WARM_UP SECONDS LABEL
+ *           in the first SPAN bytes; 0: in all
  *   load job ARRAY ACTION LABEL     starts what sync_action takes (check, repair), and waits for its end
  *   load rebuild ARRAY LABEL        waits for a rebuild to begin, and for its end
  *   load calls LABEL                what system calls cost
@@ -108,7 +109,7 @@ static void begin(const char *label)
 
 static void open_load(struct load *load, char **argument)
 {
-	uint64_t device_bytes;
+	uint64_t span_bytes;
 	size_t buffer_bytes;
 	char *buffer;
 
@@ -118,9 +119,11 @@ static void open_load(struct load *load, char **argument)
 	load->depth = atoi(argument[4]);
 	load->batch = atoi(argument[5]);
 	load->fd = open(argument[0], (load->write ? O_WRONLY : O_RDONLY) | O_DIRECT);
-	if (load->fd < 0 || ioctl(load->fd, BLKGETSIZE64, &device_bytes))
+	if (load->fd < 0 || ioctl(load->fd, BLKGETSIZE64, &span_bytes))
 		die(argument[0]);
-	load->blocks = device_bytes / load->block_bytes;
+	if (bytes(argument[6]))
+		span_bytes = bytes(argument[6]);
+	load->blocks = span_bytes / load->block_bytes;
 
 	buffer_bytes = load->block_bytes * load->depth;
 	buffer = mmap(NULL, buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -213,14 +216,14 @@ static struct done run(struct load *load, double seconds, double ticks_a_second)
 static void do_io(char **argument)
 {
 	double ticks_a_second = ticks_per_second();
-	const char *label = argument[8];
+	const char *label = argument[9];
 	struct load load = { 0 };
 	struct done done;
 
 	open_load(&load, argument);
-	run(&load, atof(argument[6]), ticks_a_second);
+	run(&load, atof(argument[7]), ticks_a_second);
 	begin(label);
-	done = run(&load, atof(argument[7]), ticks_a_second);
+	done = run(&load, atof(argument[8]), ticks_a_second);
 	rest(REST_MS);
 	printf("@@E %s bytes=%lu seconds=%.6f calls=%lu\n", label, done.operations * load.block_bytes, done.seconds,
 	       done.calls);
@@ -322,7 +325,7 @@ int main(int count, char **argument)
 {
 	const char *what = count > 1 ? argument[1] : "";
 
-	if (count == 11 && !strcmp(what, "io")) {
+	if (count == 12 && !strcmp(what, "io")) {
 		do_io(argument + 2);
 	} else if (count == 5 && !strcmp(what, "job")) {
 		do_job(argument[2], argument[3], argument[4]);

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from harness import core, guest, measure
-from harness.cases import CASES, MEMBERS_MAX, RMW_LEVELS, STRIPE_CACHES
+from harness.cases import CASES, JOURNAL_STRIPE_CACHES, MEMBERS_MAX, OUR_CACHE, RMW_LEVELS, STRIPE_CACHES
 from harness.guest import Guest, GuestFailed
 from harness.ours import Ours, OursFailed
 from harness.profile import profiles
@@ -23,9 +23,11 @@ MEMBER_MIB_MIN = 128
 
 def arguments():
     parser = argparse.ArgumentParser(prog="bench/mdraid/run", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one short repetition of each: about five minutes")
+    parser.add_argument("--quick", action="store_true", help="one short repetition of each: some ten minutes")
     parser.add_argument("--json", metavar="FILE", type=Path, help="keep all runs in FILE")
     parser.add_argument("--table", metavar="FILE", type=Path, help="measure nothing: print the table of a kept FILE")
+    parser.add_argument("--case", action="append", choices=[case.name for case in CASES],
+                        help="only this case, and those given besides")
     parser.add_argument("--profile", metavar="CASE", choices=[case.name for case in CASES],
                         help="compare nothing: print where both sides' time goes in one case (needs perf)")
     parser.add_argument("--member-mib", metavar="MIB", type=int, help="size of each member (1024; 512 with --quick and --profile)")
@@ -34,6 +36,7 @@ def arguments():
     parser.add_argument("--stripewise", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.effort = measure.PROFILE if options.profile else measure.QUICK if options.quick else measure.FULL
+    options.cases = [case for case in CASES if not options.case or case.name in options.case]
     options.member_mib = options.member_mib or options.effort.member_mib
     if options.member_mib < MEMBER_MIB_MIN or options.member_mib % 4:
         parser.error(f"--member-mib {options.member_mib}: give a multiple of 4, and {MEMBER_MIB_MIN} at least")
@@ -62,19 +65,20 @@ def processor():
 def about(options, on_core, guest_says, pair_s):
     """What the figures rest on, in lines for people."""
     effort = options.effort
-    loads = "; ".join(f"{case.name} " + " or ".join(f"{load.block}, depth {load.depth}, batch {load.batch}"
-                                                   for load in case.loads) for case in CASES if case.loads)
+    loads = "; ".join(f"{case.name} " + " or ".join(load.told for load in case.loads) for case in options.cases if case.loads)
     return [
         f"processor: {processor()}, core {on_core}, one core for both",
         f"md: User Mode Linux {', '.join(guest_says)}",
-        f"md's settings: stripe cache {' or '.join(map(str, STRIPE_CACHES))}, no worker threads, rmw_level 1; where RMW and "
+        f"md's settings: stripe cache {' or '.join(map(str, STRIPE_CACHES))}, no worker threads, rmw_level 1; with a "
+        f"journal, in memory too, stripe cache {' or '.join(map(str, JOURNAL_STRIPE_CACHES))}; where RMW and "
         f"RCW read as many blocks, rmw_level {' or '.join(map(str, RMW_LEVELS))}",
-        f"members: {options.member_mib} MiB each, chunk 64 KiB; md's are flat RAM disks, ours are memory members",
+        f"members: {options.member_mib} MiB each, chunk 64 KiB; md's are flat RAM disks, ours are memory members (of half "
+        "the size where two of our arrays take turns)",
         f"pages: 4 KiB in the guest, whose memory is a tmpfs with huge=always ({meminfo('ShmemHugePages')} MiB of "
         f"{guest.memory_mib(options.member_mib)} are huge); ours are madvised huge; all are populated before",
         f"md's loads: {loads}; source as large as block x depth",
         f"our loads: one client, one operation at a time; source 4 MiB; policy {RMW_LEVELS[1]}; where RMW and RCW read as many "
-        f"blocks, {' or '.join(RMW_LEVELS.values())}",
+        f"blocks, {' or '.join(RMW_LEVELS.values())}; write-back caches of {OUR_CACHE}",
         f"times: {effort.repetitions} repetitions; md {effort.warm_up_s} s of warm-up and {effort.md_s} s each, ours "
         f"{effort.ours_s} s and {effort.ours_s} s; jobs run to their end",
         f"priority: niceness {options.nice}",
@@ -109,7 +113,7 @@ def compare(running, ours, options):
     pair_s = measure.pair_seconds(running)
     kept = {"about": about(options, ours.core, running.tell("about"), pair_s), "runs": []}
     try:
-        for runs in measure.measure(running, ours, options.effort, pair_s):
+        for runs in measure.measure(running, ours, options.effort, pair_s, options.cases):
             kept["runs"] += runs
             keep(options.json, kept)
     except KeyboardInterrupt:

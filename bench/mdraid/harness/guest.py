@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from harness import core
-from harness.cases import MEMBERS_MAX
+from harness.cases import JOURNAL_MIB, MEMBERS_MAX
 
 SOURCES = Path(__file__).resolve().parent.parent / "guest"
 # What the guest needs beside its members: kernel, stripe cache, buffers.
@@ -23,7 +23,7 @@ class GuestFailed(Exception):
 
 def memory_mib(member_mib):
     """The guest's memory."""
-    return member_mib * MEMBERS_MAX + OVERHEAD_MIB
+    return member_mib * MEMBERS_MAX + JOURNAL_MIB + OVERHEAD_MIB
 
 
 def build_initramfs(folder):
@@ -57,8 +57,8 @@ class Guest:
         # The counters when the measurement began, and what they said of it at its end.
         self.before, self.used = None, None
         command = [kernel, f"mem={memory_mib(member_mib)}M", f"flatram.nr={MEMBERS_MAX}", f"flatram.mb={member_mib}",
-                   f"initrd={build_initramfs(folder)}", f"uml_dir={folder}", "con=null", "con0=fd:0,fd:1", "ssl=null",
-                   "quiet"]
+                   f"flatram.journal_mb={JOURNAL_MIB}", f"initrd={build_initramfs(folder)}", f"uml_dir={folder}", "con=null",
+                   "con0=fd:0,fd:1", "ssl=null", "quiet"]
         # TMPDIR is where UML keeps the guest's memory.
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,

@@ -4,7 +4,7 @@ import resource
 import subprocess
 
 from harness import core
-from harness.cases import CASES, RMW_LEVELS
+from harness.cases import RMW_LEVELS
 
 
 class OursFailed(Exception):
@@ -18,9 +18,10 @@ class Ours:
         self.binary, self.member_mib, self.seconds = binary, member_mib, seconds
         self.core, self.niceness = on_core, niceness
 
-    def measure(self, setting, cases=CASES, policy=RMW_LEVELS[1], under=()):
-        """Measures the cases once, after a turn that warms up; `under` is a command that runs ours. Returns bytes a second
-        of each case, ours and the bare loop's, and the share of the core that others took, over all."""
+    def measure(self, setting, cases, policy=RMW_LEVELS[1], under=()):
+        """Measures cases with the same options once, after a turn that warms up; `under` is a command that runs ours.
+        Yields case, cache and run: bytes a second, ours and the bare loop's, and the share of the core that others took,
+        over all."""
         before, own_before = core.core_seconds(self.core), children_seconds()
         line = [*under, *self._command(setting, cases, policy)]
         done = subprocess.run(line, capture_output=True, text=True, start_new_session=True,
@@ -28,17 +29,20 @@ class Ours:
         if done.returncode:
             raise OursFailed(f"`{' '.join(line)}` failed with {done.returncode}:\n{done.stderr.strip()}")
         foreign = core.foreign_share(before, core.core_seconds(self.core), children_seconds() - own_before)
-        figures = {figure["case"]: figure for figure in json.loads(done.stdout)}
-        missing = [case.name for case in cases if case.name not in figures]
-        if missing:
-            raise OursFailed(f"`{' '.join(line)}` told nothing of {', '.join(missing)}")
-        return {name: {**speeds(figure), "foreign": foreign} for name, figure in figures.items()}
+        figures = {(figure["case"], figure["cache"]): figure for figure in json.loads(done.stdout)}
+        for case in cases:
+            for cache in case.our_caches:
+                if (case.engine_case, cache) not in figures:
+                    raise OursFailed(f"`{' '.join(line)}` told nothing of {case.engine_case} with cache {cache}")
+                yield case, cache, {**speeds(figures[case.engine_case, cache]), "foreign": foreign}
 
     def _command(self, setting, cases, policy):
-        named = [word for case in cases for word in ("--case", case.name)]
+        # With two arrays, as much memory as with one.
+        mib = self.member_mib // len(cases[0].our_caches)
+        named = [word for case in cases for word in ("--case", case.engine_case)]
         return [str(self.binary), "--json", "bench", "engine", "--level", str(setting.level), "--raid-devices",
-                str(setting.members), "--bitmap", setting.bitmap, "--policy", policy, "--size", f"{self.member_mib}M",
-                "--turns", "1", "--seconds", str(self.seconds), *named]
+                str(setting.members), "--bitmap", setting.our_bitmap, "--policy", policy, "--size", f"{mib}M",
+                "--turns", "1", "--seconds", str(self.seconds), *cases[0].engine_options, *named]
 
 
 def speeds(figure):

@@ -7,11 +7,11 @@ import subprocess
 import time
 from collections import Counter
 
-from harness.cases import CASES, RMW_LEVELS, STRIPE_CACHES, Setting
+from harness.cases import CASES, JOURNAL, RMW_LEVELS, Setting
 from harness.measure import Md
 
 # The arrays that the aims are about.
-PROFILED = (Setting(5, "internal"), Setting(6, "internal"))
+PROFILED = (Setting(5, "internal"), Setting(6, "internal"), Setting(5, JOURNAL), Setting(6, JOURNAL))
 FUNCTIONS = 20
 # A clock, since counters of the processor are missing in many virtual machines; no round rate, to beat with nothing.
 PERF = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "997"]
@@ -72,7 +72,7 @@ def profile_md(guest, effort, case, setting, cache, rmw_level, folder):
 def profile_ours(ours, case, setting, policy, folder):
     """Our profile, with a policy."""
     data = folder / "ours.perf"
-    ours.measure(setting, [case], policy, under=[*PERF, "-o", str(data), "--"])
+    list(ours.measure(setting, [case], policy, under=[*PERF, "-o", str(data), "--"]))
     lines = (line.split(maxsplit=2) for line in samples(data, "comm,ip,sym"))
     names = [name for comm, address, name in lines if comm == WORKER and not int(address, 16) >> 63]
     return report(f"ours, {case.name}, {setting}, policy {policy}", names)
@@ -81,9 +81,10 @@ def profile_ours(ours, case, setting, policy, folder):
 def profiles(guest, ours, effort, name, folder):
     """Yields all profiles of a case."""
     case = next(case for case in CASES if case.name == name)
-    for setting in PROFILED:
+    for setting in filter(case.is_on, PROFILED):
         rmw_levels = case.rmw_levels(setting)
-        caches = STRIPE_CACHES if case.cached else STRIPE_CACHES[:1]
+        caches = setting.stripe_caches if case.cached else setting.stripe_caches[:1]
+        caches = () if case.is_ours_alone else caches
         for cache, rmw_level in itertools.product(caches, rmw_levels):
             yield profile_md(guest, effort, case, setting, cache, rmw_level, folder)
         for rmw_level in rmw_levels:

@@ -1,8 +1,9 @@
 """From runs to the table: medians over the repetitions, md's better setting, ratios, verdicts. No I/O here.
 
-A run is one measurement: side, case, level, bitmap, variant (of md: its stripe cache, load and rmw_level; of ours: the
-policy), repetition, bytes_per_s, bytes_per_cpu_s, call_share (of the time that went into the guest's system calls), foreign
-(share of the core that others took); of ours, where it was kept, limit_bytes_per_s, what a bare loop did beside it.
+A run is one measurement: side (md, ours, or uncached: ours without a cache), case, level, bitmap, variant (of md: its
+stripe cache, load and rmw_level; of ours: the policy), repetition, bytes_per_s, bytes_per_cpu_s, call_share (of the time
+that went into the guest's system calls), foreign (share of the core that others took); of ours, where it was kept,
+limit_bytes_per_s, what a bare loop did beside it.
 """
 from collections import defaultdict
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ matters. There ours is the better of the two policies that do as it does, named 
 of limit: of what a bare loop did in the same turns.
 ratio: ours / md; `by cpu`: of what a second of processor time does, which other work on the core changes less. md's jobs
 sleep with a small stripe cache; that is not in it.
+journal, as bitmap: md has a write-back journal in its place, in memory, and we our bitmap.
+flushed-write: ours with a cache; in md's place is ours without one, in the same turns.
 aim: for `ratio`; the verdict is `open` where it would be another one if the guest's system calls cost nothing.
 !  over {CALL_SHARE_MAX:.0%} of the time went into system calls of the guest, which are slow in User Mode Linux
 ?  others took over {FOREIGN_MAX:.0%} of the core
@@ -53,6 +56,7 @@ class Row:
 
     case: object
     setting: object
+    # Of the cases that are ours alone: ours without a cache.
     md: Figure
     ours: Figure
 
@@ -108,7 +112,8 @@ def rows(runs):
         cells[run["side"], run["case"], run["level"], run["bitmap"]].append(run)
     for case in CASES:
         for setting in SETTINGS:
-            md, ours = (best(cells[side, case.name, setting.level, setting.bitmap]) for side in ("md", "ours"))
+            sides = ("uncached" if case.is_ours_alone else "md", "ours")
+            md, ours = (best(cells[side, case.name, setting.level, setting.bitmap]) for side in sides)
             if md and ours:
                 yield Row(case, setting, md, ours)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import context  # noqa: F401
 from harness import table
-from harness.cases import CASES, SETTINGS
+from harness.cases import CASES, JOURNAL, SETTINGS
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -42,7 +42,21 @@ class Table(unittest.TestCase):
 
     def test_both_ways_are_measured_where_they_read_as_many_blocks(self):
         doubled = {(case.name, setting.level) for case in CASES for setting in SETTINGS if len(case.rmw_levels(setting)) > 1}
-        self.assertEqual(doubled, {("random-write", 6), ("random-write-64k", 6)})
+        self.assertEqual(doubled, {("random-write", 6), ("random-write-64k", 6), ("flushed-write", 6)})
+
+    def test_what_is_ours_alone_is_compared_with_ours_without_a_cache(self):
+        runs = [run(side, speed, case="flushed-write") for side, speed in (("md", 1e9), ("uncached", 4e9), ("ours", 5e9))]
+        row = only_row(*runs)
+        self.assertEqual((row.ratio, row.verdict), (1.25, "met"))
+
+    def test_a_journal_is_compared_with_our_cache_alone(self):
+        journals = [setting for setting in SETTINGS if setting.bitmap == JOURNAL]
+        on = {case.name for case in CASES for setting in journals if case.is_on(setting)}
+        self.assertEqual(on, {"hot-write", "small-sequential"})
+        self.assertEqual({setting.our_bitmap for setting in journals}, {"internal"})
+        for name in on:
+            row = only_row(*(run(side, speed, case=name, bitmap=JOURNAL) for side, speed in (("md", 1e9), ("ours", 4e9))))
+            self.assertEqual(row.verdict, "met")
 
     def test_a_case_that_one_side_lacks_is_left_out(self):
         self.assertEqual(list(table.rows([run("md", 1e9)])), [])

@@ -92,6 +92,12 @@ pub(crate) struct EngineBench {
     /// Memory of a cache; a twentieth of the array by default. Hits are in half of that.
     #[arg(long, value_parser = parse_size)]
     pub(crate) cache_size: Option<u64>,
+    /// Random operations are in so much at the start of the array; in all of it, if left out.
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) span: Option<u64>,
+    /// Flush after so many writes of each thread.
+    #[arg(long, value_name = "WRITES", value_parser = within(1..=u64::MAX))]
+    pub(crate) flush_every: Option<u64>,
     /// Bytes of each member that one bit of the bitmap stands for, as `create` takes it.
     #[arg(long, value_parser = parse_size)]
     pub(crate) bitmap_chunk: Option<u64>,
@@ -145,6 +151,8 @@ impl EngineBench {
             locks: or_default(&self.locking, &[LockSetting::default()]),
             caches: or_default(&self.cache, self.usual_caches()),
             cache_bytes: self.cache_size,
+            span_bytes: self.span,
+            flush_every: self.flush_every,
             region_bytes: self.bitmap_chunk,
             limit: true,
             latency: self.latency,

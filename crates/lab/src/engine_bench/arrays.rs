@@ -87,6 +87,9 @@ fn new_array(
     }
     array.set_speed_limits(SpeedLimits { min_bytes_per_s: u64::MAX, max_bytes_per_s: u64::MAX });
     memory::touch_all(runtime, &array)?;
+    if cache != CacheKind::None {
+        touch_cache(runtime, &array, options.cache_bytes(&array.geometry()))?;
+    }
     Ok(array)
 }
 
@@ -120,6 +123,13 @@ pub(super) fn fill(runtime: &Runtime, array: &Array, held_bytes: u64) -> Result<
         }
         Ok(())
     })
+}
+
+/// Fills a cache once, so that no page fault of its memory falls into the measurement.
+fn touch_cache(runtime: &Runtime, array: &Array, cache_bytes: u64) -> Result<(), ArrayError> {
+    fill(runtime, array, cache_bytes.min(array.geometry().capacity_bytes()))?;
+    let array = array.clone();
+    runtime.block_on(async move { array.flush().await })
 }
 
 /// Loses a member, if none is lost yet.

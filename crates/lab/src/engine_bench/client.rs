@@ -128,6 +128,9 @@ impl Client {
                 let (at, data) = (self.place(index, places), slice(&self.source, index, self.bytes));
                 let written = self.array.write(at, data, WriteFlags::default()).await;
                 written.expect("members in memory do not fail");
+                if self.turn.flush_every.is_some_and(|every| (index + 1).is_multiple_of(every)) {
+                    self.array.flush().await.expect("members in memory do not fail");
+                }
                 block
             }
             Work::Check | Work::Rebuild => block,
@@ -138,7 +141,7 @@ impl Client {
     fn place(&mut self, index: u64, places: Places) -> u64 {
         let bytes = self.bytes as u64;
         match places {
-            Places::Random => self.rng.u64(..self.array.geometry().capacity_bytes() / bytes) * bytes,
+            Places::Random => self.rng.u64(..(self.turn.span_bytes / bytes).max(1)) * bytes,
             Places::Sequential => (self.first + index % self.places.max(1)) * bytes,
             Places::Held => self.held.place(self.rng.u64(..self.held.count)),
         }

@@ -50,6 +50,10 @@ pub struct Options {
     pub caches: Vec<CacheKind>,
     /// Bytes of each cache; a part of the array's if not given.
     pub cache_bytes: Option<u64>,
+    /// Bytes at the start of the array in which random operations are; all of it if not given.
+    pub span_bytes: Option<u64>,
+    /// After so many writes, each thread's clients flush; never if not given.
+    pub flush_every: Option<u64>,
     /// Bytes of each member per bit of the bitmap, if not the default.
     pub region_bytes: Option<u64>,
     /// Whether the bare loops take turns, too.
@@ -81,6 +85,8 @@ impl Default for Options {
             locks: vec![LockSetting::default()],
             caches: vec![CacheKind::None],
             cache_bytes: None,
+            span_bytes: None,
+            flush_every: None,
             region_bytes: None,
             limit: true,
             latency: false,
@@ -99,6 +105,11 @@ impl Options {
     /// Bytes of a cache.
     pub(super) fn cache_bytes(&self, geometry: &Geometry) -> u64 {
         self.cache_bytes.unwrap_or(geometry.capacity_bytes() / CACHE_PART)
+    }
+
+    /// Bytes in which random operations are.
+    pub(super) fn span_bytes(&self, geometry: &Geometry) -> u64 {
+        self.span_bytes.map_or(geometry.capacity_bytes(), |span| span.min(geometry.capacity_bytes()))
     }
 
     /// The cases, ordered so that those that lose a member come last.

@@ -34,6 +34,10 @@ pub(super) struct Turn {
     pub(super) is_degraded: bool,
     /// Bytes at the start of the array that a cache can hold.
     pub(super) held_bytes: u64,
+    /// Bytes at the start of the array in which random operations are.
+    pub(super) span_bytes: u64,
+    /// After so many writes, a worker's clients flush.
+    pub(super) flush_every: Option<u64>,
     pub(super) length: Duration,
     pub(super) seed: u64,
     /// Operations under way for each thread.
@@ -50,6 +54,8 @@ impl Turn {
             work: case.work(geometry),
             is_degraded: case.is_degraded(),
             held_bytes: options.cache_bytes(geometry) / HELD_PART,
+            span_bytes: options.span_bytes(geometry),
+            flush_every: options.flush_every,
             length: options.turn,
             seed: number,
             queue: options.queue,

@@ -44,7 +44,9 @@ impl Limit {
         if !loops[0].knows(turn) {
             return None;
         }
-        let turn = &Turn { held_bytes: turn.held_bytes / loops.len() as u64, ..*turn };
+        let of_each = |bytes: u64| bytes / loops.len() as u64;
+        let turn =
+            &Turn { held_bytes: of_each(turn.held_bytes), span_bytes: of_each(turn.span_bytes), ..*turn };
         let start = Barrier::new(loops.len());
         let run = |number: usize, bare: &mut BareArray| {
             cores.keep_to(number);
@@ -194,6 +196,9 @@ impl BareArray {
             }
             Places::Held => (rng.usize(..(turn.held_bytes as usize / len).clamp(1, rows)) * len, 0),
             Places::Random => {
+                // Members are a little larger than what the array takes of them.
+                let of_column = turn.span_bytes as usize / self.data_columns / len;
+                let rows = of_column.clamp(1, rows);
                 (rng.usize(..rows) * len, rng.usize(..(self.data_columns / columns).max(1)) * columns)
             }
         }
