@@ -19,6 +19,10 @@ pub use parking_lot::{Mutex, MutexGuard, RwLock};
 #[cfg(not(feature = "loom"))]
 const LOOKS: u32 = 256;
 
+/// How long a thread then sleeps that looks at a [`CopyLock`].
+#[cfg(not(feature = "loom"))]
+const NAP: std::time::Duration = std::time::Duration::from_micros(20);
+
 /// Takes a lock that is never held for long, as the kernel takes its spin locks: a thread that finds it taken
 /// looks until it is free. Sleeping and waking takes far longer than the holder needs, and all threads that
 /// arrive meanwhile would sleep too. A thread sleeps only when the holder must have lost its processor.
@@ -42,6 +46,39 @@ fn spin_taken<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
     mutex.lock()
 }
+
+/// A lock around what is copied under it. It is given back by a plain store: a locked instruction, as the unlocking of a
+/// [`Mutex`] is, waits until the processor has stored all of the copy. A thread that finds it taken looks for a while,
+/// and then leaves its processor to the holder, over and over.
+#[cfg(not(feature = "loom"))]
+pub type CopyLock<T> = parking_lot::lock_api::Mutex<spinning_top::RawSpinlock<Patience>, T>;
+/// Holds a [`CopyLock`].
+#[cfg(not(feature = "loom"))]
+pub type CopyGuard<'a, T> = parking_lot::lock_api::MutexGuard<'a, spinning_top::RawSpinlock<Patience>, T>;
+
+/// How often a thread has looked at a taken lock.
+#[cfg(not(feature = "loom"))]
+#[derive(Debug, Default)]
+pub struct Patience(u32);
+
+#[cfg(not(feature = "loom"))]
+impl spinning_top::relax::Relax for Patience {
+    fn relax(&mut self) {
+        self.0 += 1;
+        match self.0 {
+            ..LOOKS => std::hint::spin_loop(),
+            // The holder must have lost its processor.
+            _ => std::thread::sleep(NAP),
+        }
+    }
+}
+
+/// Loom does not model how a lock is given back.
+#[cfg(feature = "loom")]
+pub type CopyLock<T> = Mutex<T>;
+/// Holds a [`CopyLock`].
+#[cfg(feature = "loom")]
+pub type CopyGuard<'a, T> = MutexGuard<'a, T>;
 
 /// Loom does not model whether threads sleep.
 #[cfg(feature = "loom")]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use stripewise_device::{Block, IoBuf, ReadBufs, Timestamp, sync::seam::spin};
+use stripewise_device::{Block, IoBuf, ReadBufs, Timestamp};
 
 use super::{AHEAD, Cache, Dropped, Turn, slot::Slot};
 use crate::{
@@ -83,7 +83,7 @@ impl Cache {
         if !self.ahead.is_wanted.load(Ordering::Relaxed) || !self.ahead.follows(chunk) {
             return None;
         }
-        let is_on = self.ahead.turns.try_lock()?.next(read(), now);
+        let is_on = self.ahead.turns.try_lock()?.next(read(), false, now);
         let next = StripeIndex(stripe.0 + 1);
         (is_on && self.all_units(next).all(|unit| self.is_unknown(unit))).then_some(next)
     }
@@ -123,7 +123,7 @@ impl Cache {
 
     fn take_in_unit(&self, stripe: StripeIndex, unit: u64, rows: Range<usize>, columns: Vec<Vec<IoBuf>>) {
         let at = self.place_of(unit);
-        let mut bucket = spin(&self.buckets[at]);
+        let mut bucket = self.buckets[at].lock();
         let is_known = |slot: &Slot| slot.unit == unit && !lives(Mutant::AheadOverNewer);
         if !self.keeps_clean() || bucket.slots.iter().any(is_known) {
             return;

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use stripewise_device::{frames::FRAME_COST, sync::seam::spin};
+use stripewise_device::frames::FRAME_COST;
 
 use super::{
     Cache, DestageCost, DestageReason, Dropped, Turn,
@@ -103,7 +103,7 @@ impl Cache {
         let keeps = self.keeps_clean();
         for unit in self.all_units(stripe) {
             let at = self.place_of(unit);
-            let mut bucket = spin(&self.buckets[at]);
+            let mut bucket = self.buckets[at].lock();
             let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit) else { continue };
             let dirty = slot.cells.dirty_rows();
             went += slot.make_clean(lent, keeps, &mut dropped);
@@ -219,7 +219,7 @@ impl Cache {
             if !mark.load(Ordering::Relaxed) {
                 continue;
             }
-            let bucket = spin(bucket);
+            let bucket = bucket.lock();
             mark.store(bucket.slots.iter().any(|slot| slot.oldest != NEVER), Ordering::Relaxed);
             for slot in &bucket.slots {
                 blocks += slot.cells.blocks();

@@ -40,7 +40,7 @@ use stripewise_device::{
     frames::{FRAME_COST, Frames},
     sync::{
         Counters,
-        seam::{Mutex as SeamMutex, MutexGuard, spin},
+        seam::{CopyGuard, CopyLock},
     },
 };
 
@@ -86,7 +86,7 @@ const EVICTED_AT_ONCE: usize = 32;
 /// Cells of an array that members do not hold yet, and others that were written lately.
 pub(crate) struct Cache {
     size_bytes: u64,
-    buckets: Box<[SeamMutex<Bucket>]>,
+    buckets: Box<[CopyLock<Bucket>]>,
     filter: Filter,
     frames: Frames,
     /// What was read since eviction last looked.
@@ -180,7 +180,7 @@ impl Cache {
         };
         let size = size_bytes as usize;
         let count = (size / FRAME_COST / BLOCKS_PER_BUCKET).max(1).next_power_of_two();
-        let buckets: Box<[SeamMutex<Bucket>]> = (0..count).map(|_| SeamMutex::default()).collect();
+        let buckets: Box<[CopyLock<Bucket>]> = (0..count).map(|_| CopyLock::default()).collect();
         let clean = VecDeque::with_capacity(count);
         let marks = MARKS_PER_BUCKET * count;
         let beside =
@@ -246,8 +246,8 @@ impl Cache {
     }
 
     #[inline]
-    fn bucket(&self, unit: u64) -> MutexGuard<'_, Bucket> {
-        spin(&self.buckets[self.place_of(unit)])
+    fn bucket(&self, unit: u64) -> CopyGuard<'_, Bucket> {
+        self.buckets[self.place_of(unit)].lock()
     }
 
     /// Where a unit's bucket is.
@@ -410,7 +410,7 @@ impl Cache {
             ..CacheReport::default()
         };
         for bucket in &self.buckets {
-            for slot in &spin(bucket).slots {
+            for slot in &bucket.lock().slots {
                 let (dirty, held) = (slot.cells.dirty_blocks(), slot.cells.blocks());
                 report.dirty_blocks += dirty as u64;
                 report.clean_blocks += (held - dirty) as u64;

@@ -71,8 +71,9 @@ impl Turns {
         self.window = None;
     }
 
-    /// Whether the way is on from now on. `served` is what it may make faster.
-    pub(crate) fn next(&mut self, served: Served, now: Timestamp) -> bool {
+    /// Whether the way is on from now on. `served` is what it may make faster. A measurement ends only after a flush if it
+    /// must hold some: `over_flushes`.
+    pub(crate) fn next(&mut self, served: Served, over_flushes: bool, now: Timestamp) -> bool {
         if self.last.1 != served.requests {
             self.last = (now, served.requests);
         }
@@ -83,7 +84,8 @@ impl Turns {
             None => self.window = Some((now, served)),
             Some((since, before)) => {
                 let (time, requests) = (now.since(since), served.requests - before.requests);
-                if requests > 0 && time >= if requests >= WINDOW_REQUESTS { WINDOW } else { WINDOW_MAX } {
+                let is_fair = requests > 0 && (!over_flushes || served.flushes > before.flushes);
+                if is_fair && time >= if requests >= WINDOW_REQUESTS { WINDOW } else { WINDOW_MAX } {
                     self.window = Some((now, served));
                     if !std::mem::take(&mut self.is_settling) {
                         self.measured((served.bytes - before.bytes) as f64 / time.as_secs_f64());
@@ -141,7 +143,7 @@ mod tests {
     fn live(turns: &mut Turns, clock: &mut Clock, steps: u32, rate: impl Fn(bool) -> u64) -> f64 {
         let mut on = 0;
         for _ in 0..steps {
-            let is_on = turns.next(clock.served, clock.now);
+            let is_on = turns.next(clock.served, false, clock.now);
             on += u32::from(is_on);
             clock.now = Timestamp(clock.now.0 + 10_000_000);
             clock.served.requests += rate(is_on);
@@ -156,7 +158,7 @@ mod tests {
     }
 
     fn begin() -> (Turns, Clock) {
-        (Turns::new(true), Clock { now: Timestamp::default(), served: Served { requests: 0, bytes: 0 } })
+        (Turns::new(true), Clock { now: Timestamp::default(), served: Served::default() })
     }
 
     #[test]

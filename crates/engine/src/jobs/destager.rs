@@ -156,7 +156,7 @@ impl Destager {
         let is_wanted = cache.take_want_of_room();
         let (fill, now) = (cache.fill(), jobs.life.env().now());
         let called_for = if fill.dirty > 0 { self.when.in_flight(fill, IN_FLIGHT_MAX) } else { 0 };
-        let passes = self.passing.next(fill, called_for > 0, || jobs.stripes.stats().written(), now);
+        let passes = self.passing.next(fill, called_for > 0, jobs.stripes.stats().written(), now);
         cache.let_writes_pass(passes);
         if fill.dirty == 0 {
             return None;

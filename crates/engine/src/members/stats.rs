@@ -75,10 +75,12 @@ counters! {
 }
 
 /// How many requests of one sort clients have made so far, and of how many bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Served {
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
+    /// Flushes so far.
+    pub(crate) flushes: u64,
 }
 
 /// Why a member is written.
@@ -154,7 +156,11 @@ impl Stats {
     }
 
     fn served(&self, requests: Index, bytes: Index) -> Served {
-        Served { requests: self.0.sum(requests as usize), bytes: self.0.sum(bytes as usize) }
+        Served {
+            requests: self.0.sum(requests as usize),
+            bytes: self.0.sum(bytes as usize),
+            flushes: self.0.sum(Index::flushes as usize),
+        }
     }
 
     pub(crate) fn count_write(&self, bytes: u64) {
