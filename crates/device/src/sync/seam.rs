@@ -150,6 +150,28 @@ mod tests {
         assert_eq!(*sum.lock(), 40_000);
     }
 
+    #[test]
+    fn one_at_a_time_has_a_lock_for_copies_and_others_are_patient() {
+        let sum = CopyLock::new(0_u64);
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let sum = &sum;
+                scope.spawn(move || {
+                    for turn in 0..10_000 {
+                        let mut sum = sum.lock();
+                        let before = *sum;
+                        if thread == 0 && turn % 5_000 == 0 {
+                            // Much longer than other threads look.
+                            thread::sleep(Duration::from_millis(5));
+                        }
+                        *sum = std::hint::black_box(before) + 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*sum.lock(), 40_000);
+    }
+
     /// The holder keeps it for much longer than other threads look.
     #[test]
     fn who_has_looked_for_long_sleeps_and_is_woken() {

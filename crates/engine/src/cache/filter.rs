@@ -1,8 +1,9 @@
-//! A word of bits for each bucket, which tells without the bucket's lock which cells it may hold.
+//! A word of bits for each bucket, which tells without the bucket's lock which cells it may hold: a Bloom filter of two
+//! bits a cell.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The words of all buckets. A word is changed by the holder of its bucket. A cell's bit is set while the cell is held,
+/// The words of all buckets. A word is changed by the holder of its bucket. A cell's bits are set while the cell is held,
 /// and perhaps longer.
 pub(super) struct Filter(Box<[AtomicU64]>);
 
@@ -15,30 +16,33 @@ impl Filter {
     /// Bytes for each bucket.
     pub(super) const BYTES: usize = size_of::<AtomicU64>();
 
-    /// The bit of a cell with this number.
-    fn bit(number: u64) -> u64 {
-        1 << (super::hash(number) >> 26)
+    /// The bits of a cell with this number.
+    #[inline]
+    fn bits(number: u64) -> u64 {
+        let hash = super::hash(number);
+        1 << (hash >> 26) | 1 << (hash >> 20 & 63)
     }
 
     /// A bucket gets a cell.
     #[inline]
     pub(super) fn note(&self, bucket: usize, number: u64) {
-        let (word, bit) = (&self.0[bucket], Self::bit(number));
+        let (word, bits) = (&self.0[bucket], Self::bits(number));
         let before = word.load(Ordering::Relaxed);
-        if before & bit == 0 {
-            word.store(before | bit, Ordering::Relaxed);
+        if before & bits != bits {
+            word.store(before | bits, Ordering::Relaxed);
         }
     }
 
     /// Whether a bucket may hold a cell. It is true of every cell that any thread put before the call and that is held.
     #[inline]
     pub(super) fn may_hold(&self, bucket: usize, number: u64) -> bool {
-        self.0[bucket].load(Ordering::Relaxed) & Self::bit(number) != 0
+        let bits = Self::bits(number);
+        self.0[bucket].load(Ordering::Relaxed) & bits == bits
     }
 
     /// These are all the cells of a bucket.
     pub(super) fn renew(&self, bucket: usize, numbers: impl Iterator<Item = u64>) {
-        let word = numbers.fold(0, |all, number| all | Self::bit(number));
+        let word = numbers.fold(0, |all, number| all | Self::bits(number));
         self.0[bucket].store(word, Ordering::Relaxed);
     }
 }

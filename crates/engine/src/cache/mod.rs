@@ -93,7 +93,8 @@ pub(crate) struct Cache {
     recent: Recent,
     data_columns: usize,
     chunk_bytes: usize,
-    /// Rows of a unit.
+    /// Rows of a stripe, and of a unit: as many, or one.
+    stripe_rows: usize,
     unit_rows: usize,
     /// Grows with each flush: later writes are of a later epoch.
     epoch: AtomicU64,
@@ -173,10 +174,11 @@ impl Cache {
         size_bytes: u64,
         geometry: &Geometry,
     ) -> Result<Option<Arc<Self>>, CacheError> {
+        let stripe_rows = (geometry.chunk_bytes() / BLOCK_BYTES).max(1);
         let unit_rows = match settings.kind {
             CacheKind::None => return Ok(None),
             CacheKind::Pbg => 1,
-            CacheKind::Stripe => geometry.chunk_bytes() / BLOCK_BYTES,
+            CacheKind::Stripe => stripe_rows,
         };
         let size = size_bytes as usize;
         let count = (size / FRAME_COST / BLOCKS_PER_BUCKET).max(1).next_power_of_two();
@@ -200,7 +202,8 @@ impl Cache {
             buckets,
             data_columns: geometry.data_columns(),
             chunk_bytes: geometry.chunk_bytes(),
-            unit_rows: unit_rows.max(1),
+            stripe_rows,
+            unit_rows,
             epoch: AtomicU64::new(1),
             clean: Mutex::new(clean),
             dirty: Counters::default(),
@@ -221,19 +224,24 @@ impl Cache {
         })))
     }
 
+    /// Whether a unit is a row. One row may be a stripe, too.
+    fn is_by_rows(&self) -> bool {
+        self.unit_rows == 1
+    }
+
     fn units_per_stripe(&self) -> u64 {
-        (self.chunk_bytes / BLOCK_BYTES / self.unit_rows) as u64
+        if self.is_by_rows() { self.stripe_rows as u64 } else { 1 }
     }
 
     /// The stripe of a unit.
     fn stripe_of(&self, unit: u64) -> StripeIndex {
-        StripeIndex(unit / self.units_per_stripe())
+        StripeIndex(if self.is_by_rows() { unit / self.stripe_rows as u64 } else { unit })
     }
 
     /// The unit of a row.
     #[inline]
     fn unit_of(&self, stripe: StripeIndex, row: usize) -> u64 {
-        stripe.0 * self.units_per_stripe() + (row / self.unit_rows) as u64
+        if self.is_by_rows() { stripe.0 * self.stripe_rows as u64 + row as u64 } else { stripe.0 }
     }
 
     /// The units that rows of a stripe lie in.
@@ -242,7 +250,7 @@ impl Cache {
     }
 
     fn all_units(&self, stripe: StripeIndex) -> Range<u64> {
-        self.units(stripe, 0..self.chunk_bytes / BLOCK_BYTES)
+        self.units(stripe, 0..self.stripe_rows)
     }
 
     #[inline]

@@ -57,8 +57,7 @@ impl Cache {
     /// The number under which a cell is shown.
     #[inline]
     pub(super) fn number_of(&self, stripe: StripeIndex, column: usize, row: usize) -> u64 {
-        let in_stripe = column * (self.chunk_bytes / BLOCK_BYTES) + row;
-        stripe.0 * (self.data_columns * self.chunk_bytes / BLOCK_BYTES) as u64 + in_stripe as u64
+        (stripe.0 * self.data_columns as u64 + column as u64) * self.stripe_rows as u64 + row as u64
     }
 
     /// Shows a cell, or hides it if not all of it is in hand. The caller holds its bucket.
