@@ -117,8 +117,8 @@ pub enum Request {
         /// What is changed.
         change: CacheChange,
     },
-    /// How far a change of the cache has come, as [`Request::Cache`] is answered.
-    CacheChanged,
+    /// How far what [`Request::Cache`] or [`Request::Detach`] writes out of the cache has come; answered as they are.
+    Emptied,
     /// Says what kind of device a member is.
     Class {
         /// The member's path.

@@ -7,22 +7,19 @@ use clap::{
     Args,
     builder::{PossibleValue, PossibleValuesParser},
 };
-use indicatif::ProgressBar;
 use stripewise::{
     CacheAlloc, CacheKind, ReadCache,
     internals::destage::{WHAT, WHEN},
 };
-use stripewise_wire::{CacheChange, CacheStatus, Reply, Request};
+use stripewise_wire::{CacheChange, CacheStatus, Request};
 
-use super::tell;
+use super::{done_when_emptied, tell};
 use crate::{
     client,
-    interrupt::Interrupt,
     numbers::within,
     output,
-    progress::show_emptying,
     rundir::parse_name,
-    said::{print_json, say, tell_notes},
+    said::{print_json, say},
     sizes::{format_size, parse_size},
     times::parse_time_or_off,
 };
@@ -126,7 +123,11 @@ pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {
     };
     let name = &args.name;
     if change != CacheChange::default() {
-        apply(name, change)?;
+        done_when_emptied(
+            name,
+            &Request::Cache { change },
+            "what is cached is written all the same, and then the cache changes",
+        )?;
         let cache = known(name)?;
         tell(name, json, &text(&cache));
         return Ok(ExitCode::SUCCESS);
@@ -154,29 +155,5 @@ fn known(name: &str) -> anyhow::Result<CacheStatus> {
     match status.cache {
         Some(cache) => Ok(cache),
         None => bail!("{name}: level {level} has no parity that a write would wait for, and takes no cache"),
-    }
-}
-
-/// Has the daemon change the cache, and shows how far emptying it has come. Interrupted, it goes on.
-fn apply(name: &str, change: CacheChange) -> anyhow::Result<()> {
-    let interrupt = Interrupt::watch()?;
-    let mut bar = None;
-    let mut answer = client::ask(name, &Request::Cache { change })?;
-    loop {
-        match answer {
-            Reply::Done(notes) => {
-                bar.iter().for_each(ProgressBar::finish_and_clear);
-                tell_notes(name, &notes);
-                return Ok(());
-            }
-            Reply::Emptying { .. } if interrupt.is_asked() => {
-                bail!(
-                    "{name}: no longer waited for; what is cached is written all the same, and then the cache changes"
-                )
-            }
-            Reply::Emptying { left_bytes } => show_emptying(&mut bar, left_bytes),
-            other => bail!("{name}: unexpected answer {other:?}"),
-        }
-        answer = client::ask(name, &Request::CacheChanged)?;
     }
 }

@@ -7,7 +7,7 @@ use clap::{Args, builder::TypedValueParser};
 use serde_json::json;
 use stripewise_wire::{AttachChoice, DiscardChoice, Reply, Request, ServeLimits};
 
-use super::said;
+use super::{done_when_emptied, said, tell};
 use crate::{
     choices::{discard_parser, one_of},
     client,
@@ -113,7 +113,10 @@ pub(crate) fn attach(args: AttachArgs, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn detach(args: &DetachArgs, json: bool) -> anyhow::Result<ExitCode> {
-    said(&args.name, &Request::Detach { force: args.force }, json, "detached")
+    let request = Request::Detach { force: args.force };
+    done_when_emptied(&args.name, &request, "it is detached, and what is cached is written all the same")?;
+    tell(&args.name, json, "detached");
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn serve(args: ServeArgs, json: bool) -> anyhow::Result<ExitCode> {

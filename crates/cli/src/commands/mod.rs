@@ -20,10 +20,18 @@ mod workers;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
-use stripewise_wire::{ArrayStatus, MemberStatus, Request};
+use anyhow::{Context, bail};
+use indicatif::ProgressBar;
+use stripewise_wire::{ArrayStatus, MemberStatus, Reply, Request};
 
-use crate::{client, given::is_same_device, printable::printable, said::say};
+use crate::{
+    client,
+    given::is_same_device,
+    interrupt::Interrupt,
+    printable::printable,
+    progress::show_emptying,
+    said::{say, tell_notes},
+};
 
 /// Sends a request whose only answer is that it was done.
 fn done(name: &str, request: &Request) -> anyhow::Result<ExitCode> {
@@ -35,6 +43,29 @@ fn said(name: &str, request: &Request, json: bool, what: &str) -> anyhow::Result
     let code = done(name, request)?;
     tell(name, json, what);
     Ok(code)
+}
+
+/// Sends a request that ends when what is cached is on the members, and shows how much is left. Interrupted, it goes on;
+/// `otherwise` says what comes to pass then.
+fn done_when_emptied(name: &str, request: &Request, otherwise: &str) -> anyhow::Result<()> {
+    let interrupt = Interrupt::watch()?;
+    let mut bar = None;
+    let mut answer = client::ask(name, request)?;
+    loop {
+        match answer {
+            Reply::Done(notes) => {
+                bar.iter().for_each(ProgressBar::finish_and_clear);
+                tell_notes(name, &notes);
+                return Ok(());
+            }
+            Reply::Emptying { .. } if interrupt.is_asked() => {
+                bail!("{name}: no longer waited for; {otherwise}")
+            }
+            Reply::Emptying { left_bytes } => show_emptying(&mut bar, left_bytes),
+            other => bail!("{name}: unexpected answer {other:?}"),
+        }
+        answer = client::ask(name, &Request::Emptied)?;
+    }
 }
 
 /// Tells people what was done. Says nothing with `--json`.

@@ -64,8 +64,8 @@ pub(crate) struct DaemonState {
     pub(super) unopened: Vec<String>,
     tracing: Tracing,
     loading: Loading,
-    /// A change of the cache that is under way.
-    changing: Mutex<Option<Started<Result<(), ArrayError>>>>,
+    /// What is written out of the cache, for a change of it or after its block device was taken away.
+    emptied: Mutex<Option<Emptied>>,
     /// How far stopping has come. Locked while the array is being stopped.
     stopping: Mutex<Stopping>,
 }
@@ -108,6 +108,13 @@ impl Emptying {
     }
 }
 
+/// A request that ends when what was cached is on the members.
+struct Emptied {
+    ends: Started<Result<(), ArrayError>>,
+    /// What is told then.
+    notes: Notes,
+}
+
 /// How an array stopped.
 #[derive(Debug, Clone)]
 pub(super) struct Stopped {
@@ -131,7 +138,7 @@ impl DaemonState {
             unopened,
             tracing: Tracing::default(),
             loading: Loading::default(),
-            changing: Mutex::default(),
+            emptied: Mutex::default(),
             stopping: Mutex::default(),
         })
     }
@@ -189,32 +196,45 @@ impl DaemonState {
     /// Begins to change the cache.
     fn change_cache(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Reply> {
         {
-            let mut changing = self.changing.lock();
-            if changing.is_some() {
+            let mut emptied = self.emptied.lock();
+            if emptied.is_some() {
                 bail!(
-                    "the cache is being changed already; wait for that (`stripewise detail {}`)",
+                    "what is cached is being written already; wait for that (`stripewise detail {}`)",
                     self.name
                 );
             }
             let (array, settings) = (self.array.clone(), changed_cache(self.array.cache_settings(), change)?);
             let change = async move { array.set_cache(settings).await };
-            *changing = Some(self.host.runtime().begin(change));
+            *emptied = Some(Emptied { ends: self.host.runtime().begin(change), notes: Notes::new() });
         }
-        self.cache_changed(deadline)
+        self.emptied(deadline)
     }
 
-    /// How far the change of the cache has come.
-    fn cache_changed(&self, deadline: Deadline) -> anyhow::Result<Reply> {
-        let mut changing = self.changing.lock();
-        let Some(change) = &*changing else { return Ok(Reply::Done(Notes::new())) };
-        match change.wait_for(deadline.within(EMPTYING_STEP)) {
-            None => Ok(Reply::Emptying { left_bytes: self.cached_bytes() }),
-            Some(result) => {
-                *changing = None;
-                result?;
-                Ok(Reply::Done(Notes::new()))
+    /// Takes the block device away, and begins to write out what is cached.
+    fn detach(&self, force: bool, deadline: Deadline) -> anyhow::Result<Reply> {
+        let notes = self.exports.detach(users_for(force), deadline)?;
+        {
+            let mut emptied = self.emptied.lock();
+            if emptied.is_some() || self.cached_bytes() == 0 {
+                return Ok(Reply::Done(notes));
             }
+            let array = self.array.clone();
+            let flush = async move { array.flush().await };
+            *emptied = Some(Emptied { ends: self.host.runtime().begin(flush), notes });
         }
+        self.emptied(deadline)
+    }
+
+    /// How far the cache is emptied.
+    fn emptied(&self, deadline: Deadline) -> anyhow::Result<Reply> {
+        let mut emptied = self.emptied.lock();
+        let Some(Emptied { ends, .. }) = &*emptied else { return Ok(Reply::Done(Notes::new())) };
+        let Some(result) = ends.wait_for(deadline.within(EMPTYING_STEP)) else {
+            return Ok(Reply::Emptying { left_bytes: self.cached_bytes() });
+        };
+        let notes = emptied.take().map(|emptied| emptied.notes).unwrap_or_default();
+        result?;
+        Ok(Reply::Done(notes))
     }
 
     /// Answers one request of a connection.
@@ -222,7 +242,7 @@ impl DaemonState {
         let is_question = matches!(
             request,
             Request::Status
-                | Request::CacheChanged
+                | Request::Emptied
                 | Request::Stripes { .. }
                 | Request::Traced { .. }
                 | Request::LoadStatus
@@ -269,7 +289,7 @@ impl DaemonState {
                     .attach(method, sector_bytes, discard, deadline, allowed)
                     .map(Reply::Export);
             }
-            Request::Detach { force } => self.exports.detach(users_for(force), deadline)?,
+            Request::Detach { force } => return self.detach(force, deadline),
             Request::Serve { address, read_only, discard, limits } => {
                 let allowed = || self.check_not_overwritten();
                 return self
@@ -283,7 +303,7 @@ impl DaemonState {
                 self.on_array(deadline, move |array| async move { array.set_policy(policy).await })?
             }
             Request::Cache { change } => return self.change_cache(&change, deadline),
-            Request::CacheChanged => return self.cache_changed(deadline),
+            Request::Emptied => return self.emptied(deadline),
             Request::Class { member, class } => self.set_class(&member, class, deadline)?,
             Request::Stripes { from, to } => return self.stripes(from, to).map(Reply::Stripes),
             Request::Endurance { member, rated_write_bytes, warranty_end_s, warranty_margin_days } => {

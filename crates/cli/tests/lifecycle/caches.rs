@@ -1,8 +1,8 @@
 //! The write-back cache: chosen, changed while clients write, shown, kept, refused.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
-use crate::common::{Client, KIB, MIB, Sandbox, eventually, noise};
+use crate::common::{Client, KIB, MIB, Need, Sandbox, can_run, eventually, noise, run_bounded};
 
 fn array(options: &str) -> (Sandbox, Vec<String>) {
     let sandbox = Sandbox::new();
@@ -105,6 +105,25 @@ fn what_is_cached_is_shown_and_written() {
         assert_eq!(client.read(offset, data.len()).unwrap(), noise(seed, data.len()), "{offset}");
     }
     drop(client);
+    sandbox.assert_consistent("a");
+}
+
+/// What was written to the block device without a flush is on the members when it is taken away.
+#[test]
+fn detach_writes_what_is_cached() {
+    if !can_run(&[Need::Root, Need::Device("/dev/fuse"), Need::Tool("losetup"), Need::Tool("dd")]) {
+        return;
+    }
+    let (sandbox, _) = array("--cache stripe --cache-size 16M");
+    sandbox.done("cache a --idle off --age off");
+    let device = sandbox.done("attach a").trim().to_owned();
+    let mut dd = Command::new("dd");
+    dd.args(["if=/dev/urandom", &format!("of={device}"), "bs=4k", "count=64", "oflag=direct"]);
+    let written = run_bounded(&mut dd, Duration::from_secs(60));
+    assert_eq!(written.code, Some(0), "{written:?}");
+    sandbox.done("detach a");
+    let cache = sandbox.json("cache a");
+    assert_eq!(cache["dirty_bytes"], 0, "{cache}");
     sandbox.assert_consistent("a");
 }
 
