@@ -1,5 +1,5 @@
 //! The primitives under all code that waits without blocking or shares without a lock: those of parking_lot
-//! and the standard library, or, with the feature `loom`, those of loom, which tries every order of their
+//! the standard library and `spinning_top`, or, with the feature `loom`, those of loom, which tries every order of their
 //! steps.
 //!
 //! Code whose orders are to be checked takes its primitives from here and nowhere else.
@@ -19,7 +19,7 @@ pub use parking_lot::{Mutex, MutexGuard, RwLock};
 #[cfg(not(feature = "loom"))]
 const LOOKS: u32 = 256;
 
-/// How long a thread then sleeps that looks at a [`CopyLock`].
+/// How long a thread sleeps between looks at a [`CopyLock`] then.
 #[cfg(not(feature = "loom"))]
 const NAP: std::time::Duration = std::time::Duration::from_micros(20);
 

@@ -245,7 +245,12 @@ impl Parts {
         if lives(Mutant::StopDropsDirty) {
             return Ok(());
         }
+        // What is acknowledged from now on is on members: nothing new is dirty when the array closes.
+        let cache = self.stripes.cache().filter(|cache| cache.write_through());
         let destaged = self.stripes.destage_written(DestageReason::Stop).await;
+        if destaged.is_err() && unwritten == Unwritten::Refuse {
+            cache.iter().for_each(|cache| cache.write_back());
+        }
         let blocks = self.stripes.cache().map_or(0, |cache| cache.dirty_blocks());
         match (destaged, unwritten) {
             (Err(why), Unwritten::Refuse) if blocks > 0 => {

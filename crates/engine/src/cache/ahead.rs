@@ -11,7 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use stripewise_device::{Block, IoBuf, ReadBufs, Timestamp};
+use stripewise_device::{Block, IoBuf, ReadBufs, Timestamp, frames::FRAME_COST};
 
 use super::{AHEAD, Cache, Dropped, Turn, slot::Slot};
 use crate::{
@@ -24,8 +24,8 @@ use crate::{
 
 /// Readers that are followed at a time, about: they may share a place.
 const STREAMS: usize = 64;
-/// Stripes that are read ahead at a time.
-const FETCHES_MAX: usize = 8;
+/// What is read ahead at a time takes at most one part in so many of the blocks.
+const FETCHED_PARTS: usize = 8;
 
 /// What is known of sequential readers.
 pub(super) struct Ahead {
@@ -33,7 +33,8 @@ pub(super) struct Ahead {
     /// By hash of a chunk's number: the number of the chunk that a reader begins next.
     next: [AtomicU64; STREAMS],
     turns: Mutex<Turns>,
-    fetches: AtomicUsize,
+    /// Blocks that are being read.
+    fetched: AtomicUsize,
 }
 
 impl Ahead {
@@ -42,7 +43,7 @@ impl Ahead {
             is_wanted: AtomicBool::new(is_wanted),
             next: [const { AtomicU64::new(0) }; STREAMS],
             turns: Mutex::new(Turns::new(true)),
-            fetches: AtomicUsize::new(0),
+            fetched: AtomicUsize::new(0),
         }
     }
 
@@ -56,11 +57,14 @@ impl Ahead {
 }
 
 /// A stripe that is being read ahead.
-pub(crate) struct Fetch<'a>(&'a Ahead);
+pub(crate) struct Fetch<'a> {
+    ahead: &'a Ahead,
+    blocks: usize,
+}
 
 impl Drop for Fetch<'_> {
     fn drop(&mut self) {
-        self.0.fetches.fetch_sub(1, Ordering::Relaxed);
+        self.ahead.fetched.fetch_sub(self.blocks, Ordering::Relaxed);
     }
 }
 
@@ -80,7 +84,8 @@ impl Cache {
         now: Timestamp,
     ) -> Option<StripeIndex> {
         let chunk = stripe.0 * self.data_columns as u64 + column as u64;
-        if !self.ahead.is_wanted.load(Ordering::Relaxed) || !self.ahead.follows(chunk) {
+        if !self.ahead.is_wanted.load(Ordering::Relaxed) || !self.keeps_clean() || !self.ahead.follows(chunk)
+        {
             return None;
         }
         let is_on = self.ahead.turns.try_lock()?.next(read(), false, now);
@@ -92,10 +97,12 @@ impl Cache {
         self.bucket(unit).slots.iter().all(|slot| slot.unit != unit)
     }
 
-    /// Notes that a stripe is being read ahead, until the result is dropped; none if too many are.
-    pub(crate) fn begin_fetch(&self) -> Option<Fetch<'_>> {
-        let fetch = (self.ahead.fetches.fetch_add(1, Ordering::Relaxed), Fetch(&self.ahead));
-        (fetch.0 < FETCHES_MAX).then_some(fetch.1)
+    /// Notes that so many rows of a stripe are being read ahead, until the result is dropped; none if too much is.
+    pub(crate) fn begin_fetch(&self, rows: usize) -> Option<Fetch<'_>> {
+        let blocks = rows * self.data_columns;
+        let before = self.ahead.fetched.fetch_add(blocks, Ordering::Relaxed);
+        let fetch = Fetch { ahead: &self.ahead, blocks };
+        (before + blocks <= self.frames.bound() / FRAME_COST / FETCHED_PARTS).then_some(fetch)
     }
 
     /// Frames for some rows of every data column, one for each block; none if what is dirty leaves too few.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use stripewise_device::frames::FRAME_COST;
+use stripewise_device::{Timestamp, frames::FRAME_COST};
 
 use super::{
     Cache, DestageCost, DestageReason, Dropped, Turn,
@@ -19,10 +19,17 @@ use crate::{
 /// What ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
-    /// Cells are destaged. `epoch` is that of the moment when they were lent.
-    Destage { epoch: u64, reason: DestageReason },
+    /// Cells are destaged. What is dirty and not lent was written since then.
+    Destage { lent: Moment, reason: DestageReason },
     /// A whole stripe is written or zeroed past the cache.
     Pass,
+}
+
+/// When cells were lent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Moment {
+    epoch: u64,
+    now: Timestamp,
 }
 
 /// Tells the cache how a write ended, when it is dropped: while the rows are still locked. A write that did not
@@ -46,9 +53,9 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         match self.of {
-            Of::Destage { epoch, reason } => {
+            Of::Destage { lent, reason } => {
                 if self.has_succeeded || lives(Mutant::CleanOnError) {
-                    self.cache.destaged(self.stripe, &self.cells, epoch, reason);
+                    self.cache.destaged(self.stripe, &self.cells, lent, reason);
                 }
             }
             Of::Pass => self.cache.passed(self.stripe, &self.cells, self.has_succeeded),
@@ -75,8 +82,9 @@ impl Cache {
         stripe: StripeIndex,
         rows: RowSet,
         reason: DestageReason,
+        now: Timestamp,
     ) -> Option<(Arc<CachedCells>, Box<Ending>)> {
-        let epoch = self.epoch.load(Ordering::SeqCst);
+        let moment = Moment { epoch: self.epoch.load(Ordering::SeqCst), now };
         let mut lent = CachedCells::default();
         for unit in self.all_units(stripe) {
             let bucket = self.bucket(unit);
@@ -86,7 +94,7 @@ impl Cache {
         }
         (!lent.is_empty()).then(|| {
             let cells = Arc::new(lent);
-            (cells.clone(), Box::new(self.ending(stripe, cells, Of::Destage { epoch, reason })))
+            (cells.clone(), Box::new(self.ending(stripe, cells, Of::Destage { lent: moment, reason })))
         })
     }
 
@@ -95,7 +103,7 @@ impl Cache {
     }
 
     /// What was lent is on the members.
-    fn destaged(&self, stripe: StripeIndex, lent: &CachedCells, epoch: u64, reason: DestageReason) {
+    fn destaged(&self, stripe: StripeIndex, lent: &CachedCells, when: Moment, reason: DestageReason) {
         // A stream of writes leaves no stripes behind that others would have to make room for, and its next blocks find
         // memory that is in the processor's caches.
         let turn = if self.is_full(lent) { Turn::First } else { Turn::Last };
@@ -111,7 +119,8 @@ impl Cache {
                 slot.oldest = NEVER;
             } else if (dirty - lent.dirty_rows()).is_empty() {
                 // What is dirty now was written since it was lent.
-                slot.oldest = slot.oldest.max(epoch);
+                slot.oldest = slot.oldest.max(when.epoch);
+                slot.dirty_since = slot.dirty_since.max(when.now);
             }
             if slot.has_clean() {
                 self.list(&mut bucket, at, turn);

@@ -13,6 +13,8 @@ impl Filter {
         Self((0..buckets).map(|_| AtomicU64::new(0)).collect())
     }
 
+    /// With more cells, a word tells little.
+    pub(super) const CELLS_MAX: usize = 16;
     /// Bytes for each bucket.
     pub(super) const BYTES: usize = size_of::<AtomicU64>();
 

@@ -357,7 +357,8 @@ impl Cache {
     /// How much of what may be dirty is, and the marks.
     pub(crate) fn fill(&self) -> Fill {
         let CacheSettings { low_percent, high_percent, .. } = *self.settings.lock();
-        let mark = |percent: u8| self.dirty_max() * u64::from(percent) / 100;
+        let most = self.dirty_max();
+        let mark = |percent: u8| most * u64::from(percent) / 100;
         Fill { dirty: self.dirty_blocks(), low: mark(low_percent), high: mark(high_percent) }
     }
 

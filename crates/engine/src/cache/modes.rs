@@ -45,21 +45,32 @@ impl Cache {
         self.tell_waiting();
     }
 
-    /// From the return on, a write is acknowledged only after its destage.
-    pub(crate) fn write_through(&self) {
-        self.enter_mode(Mode::Through);
+    /// From the return on, a write is acknowledged only after its destage. False, and nothing changes, if that was so
+    /// before, or nothing is put at all.
+    pub(crate) fn write_through(&self) -> bool {
+        let (open, through) = (Mode::Open as u8, Mode::Through as u8);
+        let was_open = self.mode.compare_exchange(open, through, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        self.let_puts_end();
+        was_open
     }
 
-    /// From the return on, nothing is put. What is destaged then is not kept; what is clean already can be read by requests
-    /// that began before.
+    /// Takes [`Cache::write_through`] back, unless the cache was closed since.
+    pub(crate) fn write_back(&self) {
+        let (open, through) = (Mode::Open as u8, Mode::Through as u8);
+        if self.mode.compare_exchange(through, open, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.tell_waiting();
+        }
+    }
+
+    /// From the return on, nothing is put, and what is destaged is not kept.
     pub(crate) fn close(&self) {
         self.keeps_clean.store(false, Ordering::SeqCst);
-        self.enter_mode(Mode::Closed);
+        self.mode.store(Mode::Closed as u8, Ordering::SeqCst);
+        self.let_puts_end();
     }
 
-    fn enter_mode(&self, mode: Mode) {
-        self.mode.store(mode as u8, Ordering::SeqCst);
-        // A write looks at the mode while it holds a bucket: those that looked before are through.
+    /// A write looks at the mode while it holds a bucket: those that looked before have put what they put.
+    fn let_puts_end(&self) {
         self.buckets.iter().for_each(|bucket| drop(bucket.lock()));
     }
 
@@ -77,23 +88,31 @@ impl Cache {
 
     /// From now on, keeps what members hold, if that was chosen.
     pub(crate) fn keep_clean(&self) {
-        let keeps = self.settings.lock().read != ReadCache::Nothing && !self.is_closed();
+        let settings = self.settings.lock();
+        let keeps = settings.read != ReadCache::Nothing && !self.is_closed();
+        // With the settings locked: another choice comes before or after.
         self.keeps_clean.store(keeps, Ordering::SeqCst);
     }
 
     /// Changes what can be changed without another cache: all but kind and size.
     pub(crate) fn use_settings(&self, settings: &CacheSettings) {
-        *self.settings.lock() = *settings;
+        {
+            let mut own = self.settings.lock();
+            *own = *settings;
+            if settings.read == ReadCache::Nothing {
+                self.keeps_clean.store(false, Ordering::SeqCst);
+            }
+        }
         self.takes_whole_units.store(settings.alloc == CacheAlloc::Stripe, Ordering::Relaxed);
         self.read_ahead(settings.read == ReadCache::Ahead);
         self.limit_flush_time();
         if settings.read == ReadCache::Nothing {
-            self.keeps_clean.store(false, Ordering::SeqCst);
             self.forget_all_clean();
         }
     }
 
-    fn forget_all_clean(&self) {
+    /// Drops what members hold, too.
+    pub(crate) fn forget_all_clean(&self) {
         for bucket in &self.buckets {
             let mut dropped = Dropped::of(self);
             let mut bucket = bucket.lock();

@@ -1,10 +1,11 @@
-//! Passing a full cache by: a write of which nothing is cached may go to members at once.
+//! Passing the cache by, while it is full or clients flush all the time: a write of which nothing is dirty may go to
+//! members at once.
 
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::{Bucket, Cache, Dropped, PASSED, slot::Slot};
+use super::{Bucket, Cache, Dropped, PASSED, filter::Filter, slot::Slot};
 use crate::{
     compute::cells::{Column, Part, blocks_of},
     mutants::{Mutant, lives},
@@ -77,8 +78,10 @@ impl Cache {
                 self.forget_empty(&mut bucket);
             }
         }
-        // The filter did not tell that nothing is held. Cells that went are taken out of it.
-        self.renew_filter(unit, &bucket);
+        // The filter did not tell that nothing is held. Cells that went are taken out of it, unless it stays full.
+        if bucket.slots.iter().map(|slot| slot.cells.blocks()).sum::<usize>() <= Filter::CELLS_MAX {
+            self.renew_filter(unit, &bucket);
+        }
         true
     }
 
@@ -177,7 +180,8 @@ mod tests {
                         dirty.extend(blocks(place));
                     }
                     Op::Destage(stripe, row) => {
-                        let lent = cache.lend(StripeIndex(stripe), RowSet::range(row..row + 1), DestageReason::Mark);
+                        let rows = RowSet::range(row..row + 1);
+                        let lent = cache.lend(StripeIndex(stripe), rows, DestageReason::Mark, Timestamp::default());
                         lent.into_iter().for_each(|(_, mut ending)| ending.succeed());
                         dirty.retain(|block| ![(stripe, row), (stripe, row + 4)].contains(block));
                     }

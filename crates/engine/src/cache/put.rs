@@ -61,7 +61,7 @@ impl Cache {
         way: Way,
         now: Timestamp,
     ) -> Result<bool, NotPut> {
-        if self.is_over.load(Ordering::Relaxed) && !self.rewrites(span) {
+        if self.is_over.load(Ordering::Relaxed) && self.is_still_over() && !self.rewrites(span) {
             return Err(NotPut::Full);
         }
         loop {
@@ -182,6 +182,13 @@ impl Cache {
         let is_dirtied = column.write(*row, mask, buf);
         self.show(number, column, *row);
         Some(is_dirtied)
+    }
+
+    /// Looks again whether too much is dirty: a thread may have noted it late.
+    #[cold]
+    fn is_still_over(&self) -> bool {
+        self.note_fill();
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// Notes that there is something dirty in a unit's bucket. The caller holds it.

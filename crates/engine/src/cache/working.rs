@@ -1,7 +1,11 @@
 //! The reserve: a part of the cache's memory for what destages work with, old blocks and parity. So a destage never waits
-//! for memory that only another destage could free. It waits for others to end, if they work with all of the reserve.
+//! for memory that only another destage could free. It waits for others to end, if they work with all of the reserve, and
+//! then they take their turns.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{collections::BTreeSet, future::poll_fn, task::Poll};
+
+use parking_lot::Mutex;
+use stripewise_device::sync::{WaitList, wake_all};
 
 use super::Cache;
 use crate::{
@@ -14,41 +18,87 @@ const RESERVE_PARTS: usize = 16;
 /// The most: as much keeps the queues of members full.
 const RESERVE_MAX: usize = 32 << 20;
 
-/// How much memory destages may work with, and how much they do.
+/// How much memory destages may work with, and which of them do, or wait.
 pub(super) struct Reserve {
     bytes: usize,
-    used: AtomicUsize,
+    turns: Mutex<Turns>,
+}
+
+#[derive(Default)]
+struct Turns {
+    used: usize,
+    /// How many destages have come.
+    came: u64,
+    /// Those that wait, by when they came.
+    waiting: BTreeSet<u64>,
+    tasks: WaitList,
 }
 
 impl Reserve {
     /// Of a cache of so many bytes.
     pub(super) fn of(size: usize) -> Self {
-        Self { bytes: (size / RESERVE_PARTS).min(RESERVE_MAX), used: AtomicUsize::new(0) }
+        Self { bytes: (size / RESERVE_PARTS).min(RESERVE_MAX), turns: Mutex::default() }
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes so many bytes. One destage may always work, however much it takes.
-    fn take(&self, bytes: usize) -> bool {
-        let more = |used: usize| (used == 0 || used + bytes <= self.bytes).then_some(used + bytes);
-        self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
+    /// A place in the queue of destages.
+    fn queue(&self) -> Place<'_> {
+        let mut turns = self.turns.lock();
+        turns.came += 1;
+        let number = turns.came;
+        turns.waiting.insert(number);
+        Place { reserve: self, number }
+    }
+
+    /// Lets a part of the memory be used by others, or a place in the queue.
+    fn change(&self, change: impl FnOnce(&mut Turns)) {
+        let tasks = {
+            let mut turns = self.turns.lock();
+            change(&mut turns);
+            turns.tasks.take()
+        };
+        wake_all(tasks);
+    }
+}
+
+/// A destage in the queue, until this is dropped.
+struct Place<'a> {
+    reserve: &'a Reserve,
+    number: u64,
+}
+
+impl Place<'_> {
+    /// Takes so many bytes, if it is this one's turn. One destage may always work, however much it takes.
+    fn take(&self, turns: &mut Turns, bytes: usize) -> bool {
+        let may = turns.used == 0 || turns.used + bytes <= self.reserve.bytes;
+        let takes = may && turns.waiting.first() == Some(&self.number);
+        turns.used += if takes { bytes } else { 0 };
+        takes
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.reserve.change(|turns| {
+            turns.waiting.remove(&self.number);
+        });
     }
 }
 
 /// Memory that a destage works with, until this is dropped.
 pub(crate) struct Working<'a> {
-    cache: &'a Cache,
+    reserve: &'a Reserve,
     bytes: usize,
 }
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
         if !lives(Mutant::ReserveKept) {
-            self.cache.reserve.used.fetch_sub(self.bytes, Ordering::SeqCst);
+            self.reserve.change(|turns| turns.used -= self.bytes);
         }
-        self.cache.tell_waiting();
     }
 }
 
@@ -56,13 +106,16 @@ impl Cache {
     /// Waits until a destage of some rows, of an array with so many members, may work. Those that do never wait for this.
     pub(crate) async fn working_memory(&self, rows: RowSet, members: usize) -> Working<'_> {
         let bytes = rows.len() * members * BLOCK_BYTES;
-        loop {
-            let seen = self.changes();
-            if self.reserve.take(bytes) {
-                return Working { cache: self, bytes };
+        let place = self.reserve.queue();
+        poll_fn(|context| {
+            let mut turns = self.reserve.turns.lock();
+            if place.take(&mut turns, bytes) {
+                return Poll::Ready(Working { reserve: &self.reserve, bytes });
             }
-            self.changed(seen).await;
-        }
+            turns.tasks.add(context.waker());
+            Poll::Pending
+        })
+        .await
     }
 }
 
@@ -70,12 +123,35 @@ impl Cache {
 mod tests {
     use super::*;
 
+    fn take(place: &Place<'_>, bytes: usize) -> bool {
+        let taken = place.take(&mut place.reserve.turns.lock(), bytes);
+        if taken {
+            place.reserve.turns.lock().waiting.remove(&place.number);
+        }
+        taken
+    }
+
     #[test]
     fn one_destage_may_always_work_and_others_within_the_reserve() {
         let reserve = Reserve::of(16 << 20);
         assert_eq!((reserve.bytes(), Reserve::of(1 << 40).bytes()), (1 << 20, 32 << 20));
-        assert!(reserve.take(3 << 20) && !reserve.take(1));
-        reserve.used.store(0, Ordering::SeqCst);
-        assert!(reserve.take(1 << 19) && reserve.take(1 << 19) && !reserve.take(1));
+        let (large, small) = (reserve.queue(), reserve.queue());
+        assert!(take(&large, 3 << 20) && !take(&small, 1));
+        reserve.change(|turns| turns.used = 0);
+        assert!(take(&small, 1 << 19) && take(&reserve.queue(), 1 << 19) && !take(&reserve.queue(), 1));
+    }
+
+    #[test]
+    fn small_destages_do_not_overtake_a_large_one() {
+        let reserve = Reserve::of(16 << 20);
+        let (first, large, small) = (reserve.queue(), reserve.queue(), reserve.queue());
+        assert!(take(&first, 1 << 19) && !take(&large, 3 << 20) && !take(&small, 1));
+        reserve.change(|turns| turns.used = 0);
+        assert!(!take(&small, 1) && take(&large, 3 << 20));
+        // One that is given up is in nobody's way.
+        reserve.change(|turns| turns.used = 0);
+        let given_up = reserve.queue();
+        drop((small, given_up));
+        assert!(take(&reserve.queue(), 1));
     }
 }

@@ -17,7 +17,7 @@ impl When for LinearThreshold {
         if fill.dirty < fill.low {
             return 0;
         }
-        let (above, range) = (fill.dirty - fill.low, (fill.high - fill.low).max(1));
+        let (above, range) = (fill.dirty - fill.low, fill.high.saturating_sub(fill.low).max(1));
         (above * most as u64 / range).clamp(1, most as u64) as usize
     }
 }

@@ -59,7 +59,8 @@ pub struct Chosen {
 
 /// Decides what is destaged first.
 pub trait What: Send {
-    /// Chooses at least one of the candidates, which come by place, and about as many blocks as wanted.
+    /// Chooses at least one of the candidates, and about as many blocks as wanted. There is at least one, and they come by
+    /// place.
     fn choose(&mut self, candidates: Vec<Candidate>, blocks: usize) -> Chosen;
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Passing {
 
 impl Default for Passing {
     fn default() -> Self {
-        // Nothing is known: to pass by is what a write does without a cache.
+        // Nothing is known: to pass by is what a write does without a cache, but that streams are not gathered.
         Self { is_full: false, is_flushed: false, flushed: Default::default(), turns: Turns::new(true) }
     }
 }

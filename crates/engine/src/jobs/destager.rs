@@ -5,7 +5,7 @@
 //! writers.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     pin::pin,
     sync::{Arc, Weak},
     time::Duration,
@@ -21,7 +21,7 @@ use stripewise_device::Timestamp;
 use super::Jobs;
 use crate::{
     cache::{Cache, CacheSettings, DestageReason},
-    destage::{Candidate, Chosen, Passing, What, WhatPolicy, When, WhenPolicy},
+    destage::{Candidate, Chosen, Fill, Passing, What, WhatPolicy, When, WhenPolicy, place},
     error::ArrayError,
     life::Life,
 };
@@ -62,7 +62,9 @@ pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
         }
         let Some(jobs) = jobs.upgrade() else { return };
         let _working = life.work();
-        if life.is_closing() || cache.is_closed() {
+        // While it is being replaced, it is closed; but it comes back if that fails.
+        let is_there = jobs.stripes.cache().is_some_and(|now| Arc::ptr_eq(&now, &cache));
+        if life.is_closing() || !is_there {
             return;
         }
         destager.settle_policies(&cache);
@@ -81,12 +83,17 @@ struct Destager {
     what: Box<dyn What>,
     /// What is destaged for other reasons than room.
     queue: VecDeque<(Candidate, DestageReason)>,
+    /// What is under way. It is dirty still, and is not chosen again.
+    begun: BTreeSet<Place>,
     moments: Moments,
     passing: Passing,
     rate: Rate,
 }
 
-type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, (usize, Result<(), ArrayError>)>>;
+type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, (Candidate, Result<(), ArrayError>)>>;
+
+/// What identifies a candidate.
+type Place = (u64, Option<usize>);
 
 impl Destager {
     fn new(cache: &Cache) -> Self {
@@ -96,6 +103,7 @@ impl Destager {
             when: (when.make)(),
             what: (what.make)(),
             queue: VecDeque::new(),
+            begun: BTreeSet::new(),
             moments: Moments::default(),
             passing: Passing::default(),
             rate: Rate::default(),
@@ -118,12 +126,14 @@ impl Destager {
     async fn round(&mut self, jobs: &Jobs, cache: &Arc<Cache>) -> Result<(), ArrayError> {
         let (mut under_way, mut blocks) = (UnderWay::new(), 0);
         let mut result = Ok(());
+        self.begun.clear();
         loop {
             while result.is_ok() && !jobs.life.is_closing() && !cache.is_closed() {
                 let Some((next, reason)) = self.next(jobs, cache, under_way.len(), blocks) else { break };
                 blocks += next.blocks;
+                self.begun.insert(place(&next));
                 let destage = jobs.stripes.destage(cache, next.stripe, next.rows, reason);
-                under_way.push(destage.map(move |done| (next.blocks, done)).boxed());
+                under_way.push(destage.map(move |done| (next, done)).boxed());
             }
             self.rate.note(cache, jobs.life.env().now(), !under_way.is_empty());
             if under_way.is_empty() {
@@ -131,8 +141,9 @@ impl Destager {
             }
             // More may be called for before one ends.
             let tick = jobs.life.env().sleep(TICK);
-            if let Either::Left((Some((freed, done)), _)) = select(under_way.next(), tick).await {
-                blocks -= freed;
+            if let Either::Left((Some((ended, done)), _)) = select(under_way.next(), tick).await {
+                blocks -= ended.blocks;
+                self.begun.remove(&place(&ended));
                 result = result.and(done);
             }
         }
@@ -161,26 +172,40 @@ impl Destager {
         if fill.dirty == 0 {
             return None;
         }
+        // What is old goes first, or it would wait for as long as room is made.
+        let served = jobs.life.requests().served();
+        let chosen = self.moments.chosen(cache, served, now, count > 0);
+        self.queue.extend(chosen.into_iter().filter(|(one, _)| !self.begun.contains(&place(one))));
+        if let Some(next) = self.queue.pop_front() {
+            return Some(next);
+        }
         let wanted = match (is_wanted, passes) {
             (true, _) => IN_FLIGHT_MAX,
             (false, true) => 0,
             (false, false) => called_for,
         };
-        if count < wanted {
-            if let Some(next) = cache.next_victim() {
-                return Some((next, DestageReason::Mark));
-            }
-            let Chosen { destaged, passed } = self.what.choose(
-                cache.candidates(&jobs.stripes.destage_cost()),
-                (fill.dirty / CHOSEN_PARTS).max(CHOSEN_MIN) as usize,
-            );
-            cache.spare(&passed);
-            cache.offer(destaged);
-            return cache.next_victim().map(|next| (next, DestageReason::Mark));
+        if count >= wanted {
+            return None;
         }
-        let chosen = self.moments.chosen(cache, jobs.life.requests().served(), now);
-        self.queue.extend(chosen);
-        self.queue.pop_front()
+        let victim = cache.next_victim().or_else(|| {
+            self.choose(jobs, cache, fill);
+            cache.next_victim()
+        });
+        victim.map(|next| (next, DestageReason::Mark))
+    }
+
+    /// Has the policy choose what goes next to make room.
+    fn choose(&mut self, jobs: &Jobs, cache: &Cache, fill: Fill) {
+        let mut candidates = cache.candidates(&jobs.stripes.destage_cost());
+        candidates.retain(|one| !self.begun.contains(&place(one)));
+        // What is counted as dirty may be going at this moment.
+        if candidates.is_empty() {
+            return;
+        }
+        let wanted = (fill.dirty / CHOSEN_PARTS).max(CHOSEN_MIN) as usize;
+        let Chosen { destaged, passed } = self.what.choose(candidates, wanted);
+        cache.spare(&passed);
+        cache.offer(destaged);
     }
 }
 
@@ -193,15 +218,21 @@ struct Moments {
 }
 
 impl Moments {
-    /// What is destaged because clients are idle, or it was dirty for long. To look for it takes a look at every slot:
-    /// now and then.
-    fn chosen(&mut self, cache: &Cache, served: u64, now: Timestamp) -> Vec<(Candidate, DestageReason)> {
+    /// What is destaged because clients are idle, unless destages are under way, or because it was dirty for long. To look
+    /// for it takes a look at every slot: now and then.
+    fn chosen(
+        &mut self,
+        cache: &Cache,
+        served: u64,
+        now: Timestamp,
+        is_busy: bool,
+    ) -> Vec<(Candidate, DestageReason)> {
         let CacheSettings { idle, age, .. } = cache.settings();
         if served != self.served {
             (self.served, self.request) = (served, now);
         }
         let dirty = || cache.dirty_until(cache.end_epoch()).into_iter();
-        if idle.is_some_and(|idle| now.since(self.request) >= idle) {
+        if !is_busy && idle.is_some_and(|idle| now.since(self.request) >= idle) {
             return dirty().map(|one| (one, DestageReason::Idle)).collect();
         }
         let Some(age) = age.filter(|age| now.since(self.look) >= LOOKS_FOR_OLD.min(*age)) else {

@@ -23,7 +23,9 @@ impl Stripes {
     #[inline(never)]
     pub(super) fn look_ahead(&self, cache: &Arc<Cache>, geometry: &Geometry, piece: &Piece) {
         let (read, now) = (|| self.stats.read(), self.life.env().now());
-        let next = cache.next_stripe(piece.stripe, piece.column, read, now);
+        // Without a member, a stripe takes longer to read than its readers would gain.
+        let next = self.members.look(|topology| topology.has_all());
+        let next = next.then(|| cache.next_stripe(piece.stripe, piece.column, read, now)).flatten();
         let Some(stripe) = next.filter(|next| next.0 < geometry.stripes()) else { return };
         let (stripes, kept, cache) = (self.handle(), self.requests.enter().keep(), cache.clone());
         drop(Detached::go_on(self.life.env(), async move {
@@ -35,14 +37,15 @@ impl Stripes {
 
     /// Reads a stripe into the cache, unless something is in the way: then its readers do without.
     async fn fetch(&self, cache: &Cache, stripe: StripeIndex) {
-        let Some(_fetch) = cache.begin_fetch() else { return };
-        let topology = self.members.load();
-        let rows = topology.geometry.rows_of(stripe);
+        let rows = self.geometry().rows_of(stripe);
+        let Some(_fetch) = cache.begin_fetch(rows.len()) else { return };
         let held = self.locks.try_lock(stripe, rows);
         if held.is_none() && !lives(Mutant::AheadWithoutRows) {
             return;
         }
-        let Some(rows) = rows.runs().next() else { return };
+        // As the members are now that the rows are locked: one that failed meanwhile lacks the last write.
+        let topology = self.members.load();
+        let Some(rows) = rows.runs().next().filter(|_| topology.has_all()) else { return };
         let Some(frames) = cache.frames_for(&rows) else { return };
         if let Some(columns) = self.read_columns(&topology, stripe, rows.start, frames).await {
             cache.take_in(stripe, &rows, columns);

@@ -32,7 +32,7 @@ use crate::{
 
 /// Stripes that are destaged at the same time.
 const DESTAGES_IN_FLIGHT: usize = 64;
-/// How often a writer looks for memory before it makes room itself: for a quarter of a second at most.
+/// After so many looks for memory, a writer destages everything, to learn what is wrong.
 const LOOKS_MAX: u32 = 256;
 /// The longest that a writer waits for memory before it looks again by itself.
 const MEMORY_WAIT: Duration = Duration::from_millis(1);
@@ -253,7 +253,9 @@ impl Stripes {
         };
         // With its rows locked: those that work wait for no rows, and come to an end.
         let _working = cache.working_memory(rows, self.geometry().members()).await;
-        let Some((cells, ending)) = cache.lend(stripe, rows, reason) else { return Ok(None) };
+        let Some((cells, ending)) = cache.lend(stripe, rows, reason, self.life.env().now()) else {
+            return Ok(None);
+        };
         let content = Content::Cells(cells.clone());
         let write = StripeWrite { stripe, content, flags, ending: Some(ending) };
         self.finish_stripe(Rest::Region(write, held.keep())).await?;

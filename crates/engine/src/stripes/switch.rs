@@ -42,7 +42,10 @@ impl Stripes {
         }
         self.destage_all(cache, DestageReason::Stop).await?;
         cache.close();
-        self.destage_all(cache, DestageReason::Stop).await
+        self.destage_all(cache, DestageReason::Stop).await?;
+        // The next one takes memory before this one's goes.
+        cache.forget_all_clean();
+        Ok(())
     }
 
     /// Drops caches that no request looks at any more. Then the one in their place may keep what members hold.

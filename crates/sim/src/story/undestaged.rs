@@ -28,7 +28,9 @@ impl Story {
         let Some(written) = self.any_part_of(&blocks) else { return Ok(()) };
         self.flush_all()?;
         self.lose_row_of(written.start);
-        self.write_in_row(&written)?;
+        if !self.write_in_row(&written)? {
+            return self.end_without();
+        }
         for _ in 0..self.cache_rng.usize(2..=FAILURES_MAX) {
             self.expect_not_durable(&written)?;
             self.check_sectors(&written)?;
@@ -36,7 +38,9 @@ impl Story {
         if blocks.len() == self.shape.data_columns() && self.cache_rng.bool() {
             self.say(|_| "the row is written as a whole".to_owned());
             for block in blocks {
-                self.write_in_row(&(block..block + BLOCK_SECTORS))?;
+                if !self.write_in_row(&(block..block + BLOCK_SECTORS))? {
+                    return self.end_without();
+                }
             }
         } else {
             self.say(|_| "the row can be read again".to_owned());
@@ -70,10 +74,24 @@ impl Story {
         }
     }
 
-    fn write_in_row(&mut self, sectors: &Range<usize>) -> Result<(), Violation> {
-        self.try_write(sectors)?.map_err(|error| {
-            Checker::Service.violation(format!("a write to a row that cannot be destaged: {error}"))
-        })
+    /// Writes to the row. False: the write passed the cache by, and failed as it would without one.
+    fn write_in_row(&mut self, sectors: &Range<usize>) -> Result<bool, Violation> {
+        let passed = |story: &Self| story.array().cache().map_or(0, |cache| cache.passed);
+        let before = passed(self);
+        match self.try_write(sectors)? {
+            Ok(()) => Ok(true),
+            Err(ArrayError::Unreadable { .. }) if passed(self) > before => Ok(false),
+            Err(error) => {
+                let what = format!("a write to a row that cannot be destaged: {error}");
+                Err(Checker::Service.violation(what))
+            }
+        }
+    }
+
+    fn end_without(&mut self) -> Result<(), Violation> {
+        self.say(|_| "the write passed the cache by".to_owned());
+        self.units.iter().for_each(|unit| unit.faults.clear());
+        self.flush_all()
     }
 
     /// A flush fails, and so does a stop, which leaves the array open, and a durable write of the same sectors.
