@@ -1,6 +1,6 @@
-//! The primitives under all code that waits without blocking or shares without a lock: those of parking_lot
-//! the standard library and `spinning_top`, or, with the feature `loom`, those of loom, which tries every order of their
-//! steps.
+//! The primitives under all code that waits without blocking or shares without a lock: those of parking_lot,
+//! `spinning_top` and the standard library, or, with the feature `loom`, those of loom, which tries every order
+//! of their steps.
 //!
 //! Code whose orders are to be checked takes its primitives from here and nowhere else.
 

@@ -4,9 +4,9 @@
 //! [`gather`] lets writes of a stream wait for one another; [`begin`] gets a stripe's write its rows and its
 //! region; [`execute`] does what the recipe says that [`selection`] makes, with [`recover`] and [`heal`] for
 //! what cannot be read ([`around`]: a large read); [`blame`] and [`healing`] note what could not; [`ask`] asks
-//! members and [`wait`] waits for them; [`flush`] makes durable; [`settle`] drops members that failed; [`switch`] puts
-//! another cache in the place of one. What a
-//! request keeps while it waits is in [`steps`] and [`pending`], and the rows that it holds in [`rows`]. No
+//! members and [`wait`] waits for them; [`flush`] makes durable; [`settle`] drops members that failed. With a
+//! cache, writes go by way of [`cached`], [`ahead`] reads for sequential readers, and [`switch`] puts another
+//! cache in the place of one. What a request keeps while it waits is in [`steps`] and [`pending`], and the rows that it holds in [`rows`]. No
 //! module calls one above it.
 
 mod ahead;
