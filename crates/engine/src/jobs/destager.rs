@@ -62,10 +62,15 @@ pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
         }
         let Some(jobs) = jobs.upgrade() else { return };
         let _working = life.work();
-        // While it is being replaced, it is closed; but it comes back if that fails.
         let is_there = jobs.stripes.cache().is_some_and(|now| Arc::ptr_eq(&now, &cache));
         if life.is_closing() || !is_there {
             return;
+        }
+        if cache.is_closed() {
+            // It is being replaced, and comes back if that fails. Until then nobody makes room in it; a wish for room that
+            // stayed would keep this task from ever resting.
+            cache.take_want_of_room();
+            continue;
         }
         destager.settle_policies(&cache);
         if let Err(error) = destager.round(&jobs, &cache).await {
