@@ -259,3 +259,23 @@ fn regions_with_dirty_cells_stay_marked() {
     flush();
     assert_eq!(marked_after(5), 0);
 }
+
+/// A cache is replaced over and over while more writers than it has room for wait for memory.
+#[test]
+fn a_cache_is_replaced_while_writers_lack_memory() {
+    for (seed, lab) in all().filter(|(seed, _)| seed % 8 < 2) {
+        lab.start_clients(6, 150);
+        for turn in 0..30 {
+            lab.world.run_steps(lab.world.random(400));
+            let (array, settings) = (lab.array.clone(), cache((seed + turn) % 2, &lab));
+            let size_bytes = settings.size_bytes.map(|size| size + 4096 * (turn % 3));
+            lab.world
+                .run(async move { array.set_cache(CacheSettings { size_bytes, ..settings }).await })
+                .unwrap();
+        }
+        lab.run_clients(1, 0);
+        lab.flush();
+        lab.check_all();
+        lab.check_parity(&lab.members);
+    }
+}

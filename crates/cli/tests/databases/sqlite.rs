@@ -14,7 +14,7 @@ use crate::{
 /// Ways to commit that are durable, by SQLite's documents. With a rollback journal, FULL leaves out the flush of the
 /// folder after the journal was deleted, so that the last transaction may be rolled back after a crash: EXTRA has it.
 const WAYS: [(&str, &str); 2] = [("WAL", "FULL"), ("DELETE", "EXTRA")];
-/// Longer than any round: who waits for another client is not refused.
+/// How long SQLite lets a client wait for another one: longer than any round, so that none is refused.
 const BUSY_WAIT: &str = ".timeout 600000";
 const ASK_WAIT: Duration = Duration::from_secs(60);
 

@@ -34,11 +34,12 @@ impl Cache {
         std::mem::take(&mut self.waiting.lock().lacks_room)
     }
 
-    /// Waits until a writer lacks memory.
+    /// Waits until a writer has lacked memory since this was asked last. It is told once: a task that does nothing about it
+    /// can rest all the same.
     pub(crate) async fn room_is_wanted(&self) {
         std::future::poll_fn(|cx| {
             let mut waiting = self.waiting.lock();
-            if waiting.lacks_room {
+            if std::mem::take(&mut waiting.lacks_room) {
                 return Poll::Ready(());
             }
             waiting.destager.add(cx.waker());

@@ -56,8 +56,9 @@ pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
         {
             let wanted = pin!(cache.room_is_wanted());
             let wakes = select(wanted, life.env().sleep(rest));
-            if let Either::Left(_) = select(pin!(life.closed()), wakes).await {
-                return;
+            match select(pin!(life.closed()), wakes).await {
+                Either::Left(_) => return,
+                Either::Right((woken, _)) => destager.is_wanted |= matches!(woken, Either::Left(_)),
             }
         }
         let Some(jobs) = jobs.upgrade() else { return };
@@ -65,12 +66,6 @@ pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
         let is_there = jobs.stripes.cache().is_some_and(|now| Arc::ptr_eq(&now, &cache));
         if life.is_closing() || !is_there {
             return;
-        }
-        if cache.is_closed() {
-            // It is being replaced, and comes back if that fails. Until then nobody makes room in it; a wish for room that
-            // stayed would keep this task from ever resting.
-            cache.take_want_of_room();
-            continue;
         }
         destager.settle_policies(&cache);
         if let Err(error) = destager.round(&jobs, &cache).await {
@@ -86,6 +81,8 @@ struct Destager {
     policies: (&'static WhenPolicy, &'static WhatPolicy),
     when: Box<dyn When>,
     what: Box<dyn What>,
+    /// A writer lacks memory.
+    is_wanted: bool,
     /// What is destaged for other reasons than room.
     queue: VecDeque<(Candidate, DestageReason)>,
     /// What is under way. It is dirty still, and is not chosen again.
@@ -107,6 +104,7 @@ impl Destager {
             policies: (when, what),
             when: (when.make)(),
             what: (what.make)(),
+            is_wanted: false,
             queue: VecDeque::new(),
             begun: BTreeSet::new(),
             moments: Moments::default(),
@@ -168,8 +166,7 @@ impl Destager {
         if let Some(next) = self.queue.pop_front() {
             return Some(next);
         }
-        // It is taken even if nothing is dirty: the task would not rest before.
-        let is_wanted = cache.take_want_of_room();
+        let is_wanted = std::mem::take(&mut self.is_wanted) || cache.take_want_of_room();
         let (fill, now) = (cache.fill(), jobs.life.env().now());
         let called_for = if fill.dirty > 0 { self.when.in_flight(fill, IN_FLIGHT_MAX) } else { 0 };
         let passes = self.passing.next(fill, called_for > 0, jobs.stripes.stats().written(), now);
