@@ -76,3 +76,25 @@ impl Cache {
         .await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use crate::{
+        cache::{Cache, CacheKind, CacheSettings},
+        shape::geometry::{Geometry, Level},
+    };
+
+    /// A destager that does nothing about it, since its cache is being replaced, must be able to rest.
+    #[test]
+    fn that_a_writer_lacks_memory_is_told_once() {
+        let geometry = Geometry::new(Level::Raid5, 3, 16384, 4 << 20, 512).unwrap();
+        let cache = Cache::new(&CacheSettings::new(CacheKind::Stripe, 4 << 20), 4 << 20, &geometry);
+        let cache = cache.unwrap().unwrap();
+        assert_eq!(cache.room_is_wanted().now_or_never(), None);
+        cache.want_room();
+        assert_eq!(cache.room_is_wanted().now_or_never(), Some(()));
+        assert_eq!(cache.room_is_wanted().now_or_never(), None);
+    }
+}
