@@ -232,7 +232,7 @@ impl Cache {
             mark.store(bucket.slots.iter().any(|slot| slot.oldest != NEVER), Ordering::Relaxed);
             for slot in &bucket.slots {
                 blocks += slot.cells.blocks();
-                beside += slot.bytes() + slot.reserve.len() * FRAME_COST;
+                beside += slot.bytes() + slot.spare_frames.len() * FRAME_COST;
                 if slot.oldest != NEVER && is_wanted(slot) {
                     found.push(Candidate {
                         stripe: self.stripe_of(slot.unit),

@@ -423,7 +423,7 @@ impl Cache {
                 let (dirty, held) = (slot.cells.dirty_blocks(), slot.cells.blocks());
                 report.dirty_blocks += dirty as u64;
                 report.clean_blocks += (held - dirty) as u64;
-                report.used_bytes += (slot.bytes() + (held + slot.reserve.len()) * FRAME_COST) as u64;
+                report.used_bytes += (slot.bytes() + (held + slot.spare_frames.len()) * FRAME_COST) as u64;
             }
         }
         report

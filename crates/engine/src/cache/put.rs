@@ -61,7 +61,7 @@ impl Cache {
         way: Way,
         now: Timestamp,
     ) -> Result<bool, NotPut> {
-        if self.is_over.load(Ordering::Relaxed) && self.is_still_over() && !self.rewrites(span) {
+        if self.is_over.load(Ordering::Relaxed) && !self.rewrites(span) && self.is_still_over() {
             return Err(NotPut::Full);
         }
         loop {
@@ -170,7 +170,7 @@ impl Cache {
         let buf = match buf.take() {
             Some(copied) => copied,
             None => {
-                let mut free = slot.reserve.pop().or_else(|| self.free_frame())?;
+                let mut free = slot.spare_frames.pop().or_else(|| self.free_frame())?;
                 copy(&mut free);
                 free
             }
@@ -205,7 +205,7 @@ impl Cache {
     fn new_slot(&self, unit: u64) -> Option<Slot> {
         let mut slot = Slot::new(unit);
         if self.takes_whole_units.load(Ordering::Relaxed) {
-            slot.reserve = (0..self.unit_blocks()).map(|_| self.free_frame()).collect::<Option<_>>()?;
+            slot.spare_frames = (0..self.unit_blocks()).map(|_| self.free_frame()).collect::<Option<_>>()?;
         }
         Some(slot)
     }

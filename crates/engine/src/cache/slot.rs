@@ -28,7 +28,7 @@ pub(super) struct Slot {
     /// It was written again while it was dirty, and no destage policy has passed it since.
     pub(super) is_recent: bool,
     /// Free frames for its other blocks, if memory is taken by stripes.
-    pub(super) reserve: Vec<IoBuf>,
+    pub(super) spare_frames: Vec<IoBuf>,
     /// It was read ahead, and not written since.
     pub(super) is_ahead: bool,
     /// Bytes of the heap that were charged for it.
@@ -44,7 +44,7 @@ impl Slot {
             written: Timestamp::default(),
             dirty_since: Timestamp::default(),
             is_recent: false,
-            reserve: Vec::new(),
+            spare_frames: Vec::new(),
             is_ahead: false,
             charged: 0,
         }
@@ -52,7 +52,7 @@ impl Slot {
 
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.cells.heap_bytes() + self.reserve.capacity() * size_of::<IoBuf>()
+        size_of::<Self>() + self.cells.heap_bytes() + self.spare_frames.capacity() * size_of::<IoBuf>()
     }
 
     /// Notes a write.

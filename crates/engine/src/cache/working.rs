@@ -1,6 +1,6 @@
 //! The reserve: a part of the cache's memory for what destages work with, old blocks and parity. So a destage never waits
 //! for memory that only another destage could free. It waits for others to end, if they work with all of the reserve, and
-//! then they take their turns.
+//! then they take their queue.
 
 use std::{collections::BTreeSet, future::poll_fn, task::Poll};
 
@@ -21,11 +21,11 @@ const RESERVE_MAX: usize = 32 << 20;
 /// How much memory destages may work with, and which of them do, or wait.
 pub(super) struct Reserve {
     bytes: usize,
-    turns: Mutex<Turns>,
+    queue: Mutex<Queue>,
 }
 
 #[derive(Default)]
-struct Turns {
+struct Queue {
     used: usize,
     /// How many destages have come.
     came: u64,
@@ -37,7 +37,7 @@ struct Turns {
 impl Reserve {
     /// Of a cache of so many bytes.
     pub(super) fn of(size: usize) -> Self {
-        Self { bytes: (size / RESERVE_PARTS).min(RESERVE_MAX), turns: Mutex::default() }
+        Self { bytes: (size / RESERVE_PARTS).min(RESERVE_MAX), queue: Mutex::default() }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -45,20 +45,20 @@ impl Reserve {
     }
 
     /// A place in the queue of destages.
-    fn queue(&self) -> Place<'_> {
-        let mut turns = self.turns.lock();
-        turns.came += 1;
-        let number = turns.came;
-        turns.waiting.insert(number);
+    fn line_up(&self) -> Place<'_> {
+        let mut queue = self.queue.lock();
+        queue.came += 1;
+        let number = queue.came;
+        queue.waiting.insert(number);
         Place { reserve: self, number }
     }
 
     /// Lets a part of the memory be used by others, or a place in the queue.
-    fn change(&self, change: impl FnOnce(&mut Turns)) {
+    fn change(&self, change: impl FnOnce(&mut Queue)) {
         let tasks = {
-            let mut turns = self.turns.lock();
-            change(&mut turns);
-            turns.tasks.take()
+            let mut queue = self.queue.lock();
+            change(&mut queue);
+            queue.tasks.take()
         };
         wake_all(tasks);
     }
@@ -72,18 +72,18 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// Takes so many bytes, if it is this one's turn. One destage may always work, however much it takes.
-    fn take(&self, turns: &mut Turns, bytes: usize) -> bool {
-        let may = turns.used == 0 || turns.used + bytes <= self.reserve.bytes;
-        let takes = may && turns.waiting.first() == Some(&self.number);
-        turns.used += if takes { bytes } else { 0 };
+    fn take(&self, queue: &mut Queue, bytes: usize) -> bool {
+        let may = queue.used == 0 || queue.used + bytes <= self.reserve.bytes;
+        let takes = may && queue.waiting.first() == Some(&self.number);
+        queue.used += if takes { bytes } else { 0 };
         takes
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.reserve.change(|turns| {
-            turns.waiting.remove(&self.number);
+        self.reserve.change(|queue| {
+            queue.waiting.remove(&self.number);
         });
     }
 }
@@ -97,7 +97,7 @@ pub(crate) struct Working<'a> {
 impl Drop for Working<'_> {
     fn drop(&mut self) {
         if !lives(Mutant::ReserveKept) {
-            self.reserve.change(|turns| turns.used -= self.bytes);
+            self.reserve.change(|queue| queue.used -= self.bytes);
         }
     }
 }
@@ -106,13 +106,13 @@ impl Cache {
     /// Waits until a destage of some rows, of an array with so many members, may work. Those that do never wait for this.
     pub(crate) async fn working_memory(&self, rows: RowSet, members: usize) -> Working<'_> {
         let bytes = rows.len() * members * BLOCK_BYTES;
-        let place = self.reserve.queue();
+        let place = self.reserve.line_up();
         poll_fn(|context| {
-            let mut turns = self.reserve.turns.lock();
-            if place.take(&mut turns, bytes) {
+            let mut queue = self.reserve.queue.lock();
+            if place.take(&mut queue, bytes) {
                 return Poll::Ready(Working { reserve: &self.reserve, bytes });
             }
-            turns.tasks.add(context.waker());
+            queue.tasks.add(context.waker());
             Poll::Pending
         })
         .await
@@ -124,9 +124,9 @@ mod tests {
     use super::*;
 
     fn take(place: &Place<'_>, bytes: usize) -> bool {
-        let taken = place.take(&mut place.reserve.turns.lock(), bytes);
+        let taken = place.take(&mut place.reserve.queue.lock(), bytes);
         if taken {
-            place.reserve.turns.lock().waiting.remove(&place.number);
+            place.reserve.queue.lock().waiting.remove(&place.number);
         }
         taken
     }
@@ -135,23 +135,23 @@ mod tests {
     fn one_destage_may_always_work_and_others_within_the_reserve() {
         let reserve = Reserve::of(16 << 20);
         assert_eq!((reserve.bytes(), Reserve::of(1 << 40).bytes()), (1 << 20, 32 << 20));
-        let (large, small) = (reserve.queue(), reserve.queue());
+        let (large, small) = (reserve.line_up(), reserve.line_up());
         assert!(take(&large, 3 << 20) && !take(&small, 1));
-        reserve.change(|turns| turns.used = 0);
-        assert!(take(&small, 1 << 19) && take(&reserve.queue(), 1 << 19) && !take(&reserve.queue(), 1));
+        reserve.change(|queue| queue.used = 0);
+        assert!(take(&small, 1 << 19) && take(&reserve.line_up(), 1 << 19) && !take(&reserve.line_up(), 1));
     }
 
     #[test]
     fn small_destages_do_not_overtake_a_large_one() {
         let reserve = Reserve::of(16 << 20);
-        let (first, large, small) = (reserve.queue(), reserve.queue(), reserve.queue());
+        let (first, large, small) = (reserve.line_up(), reserve.line_up(), reserve.line_up());
         assert!(take(&first, 1 << 19) && !take(&large, 3 << 20) && !take(&small, 1));
-        reserve.change(|turns| turns.used = 0);
+        reserve.change(|queue| queue.used = 0);
         assert!(!take(&small, 1) && take(&large, 3 << 20));
         // One that is given up is in nobody's way.
-        reserve.change(|turns| turns.used = 0);
-        let given_up = reserve.queue();
+        reserve.change(|queue| queue.used = 0);
+        let given_up = reserve.line_up();
         drop((small, given_up));
-        assert!(take(&reserve.queue(), 1));
+        assert!(take(&reserve.line_up(), 1));
     }
 }
