@@ -113,6 +113,8 @@ struct Emptied {
     ends: Started<Result<(), ArrayError>>,
     /// What is told then.
     notes: Notes,
+    /// What is told if it fails.
+    failed: &'static str,
 }
 
 /// How an array stopped.
@@ -205,7 +207,8 @@ impl DaemonState {
             }
             let (array, settings) = (self.array.clone(), changed_cache(self.array.cache_settings(), change)?);
             let change = async move { array.set_cache(settings).await };
-            *emptied = Some(Emptied { ends: self.host.runtime().begin(change), notes: Notes::new() });
+            let failed = "the cache is not changed";
+            *emptied = Some(Emptied { ends: self.host.runtime().begin(change), notes: Notes::new(), failed });
         }
         self.emptied(deadline)
     }
@@ -220,7 +223,8 @@ impl DaemonState {
             }
             let array = self.array.clone();
             let flush = async move { array.flush().await };
-            *emptied = Some(Emptied { ends: self.host.runtime().begin(flush), notes });
+            let failed = "it is detached, and what is cached could not be written";
+            *emptied = Some(Emptied { ends: self.host.runtime().begin(flush), notes, failed });
         }
         self.emptied(deadline)
     }
@@ -232,8 +236,8 @@ impl DaemonState {
         let Some(result) = ends.wait_for(deadline.within(EMPTYING_STEP)) else {
             return Ok(Reply::Emptying { left_bytes: self.cached_bytes() });
         };
-        let notes = emptied.take().map(|emptied| emptied.notes).unwrap_or_default();
-        result?;
+        let Some(Emptied { notes, failed, .. }) = emptied.take() else { return Ok(Reply::Done(Notes::new())) };
+        result.context(failed)?;
         Ok(Reply::Done(notes))
     }
 

@@ -16,7 +16,7 @@ use stripewise_device::{Block, IoBuf, ReadBufs, Timestamp, frames::FRAME_COST};
 use super::{AHEAD, Cache, Dropped, Turn, slot::Slot};
 use crate::{
     compute::cells::{ALL_SECTORS, CellState},
-    destage::Turns,
+    destage::{Flushes, Turns},
     members::stats::Served,
     mutants::{Mutant, lives},
     shape::geometry::StripeIndex,
@@ -88,7 +88,7 @@ impl Cache {
         {
             return None;
         }
-        let is_on = self.ahead.turns.try_lock()?.next(read(), false, now);
+        let is_on = self.ahead.turns.try_lock()?.next(read(), Flushes::Any, now);
         let next = StripeIndex(stripe.0 + 1);
         (is_on && self.all_units(next).all(|unit| self.is_unknown(unit))).then_some(next)
     }

@@ -78,15 +78,16 @@ impl Cache {
                 self.forget_empty(&mut bucket);
             }
         }
-        // The filter did not tell that nothing is held. Cells that went are taken out of it, unless it stays full.
-        if bucket.slots.iter().map(|slot| slot.cells.blocks()).sum::<usize>() <= Filter::CELLS_MAX {
-            self.renew_filter(unit, &bucket);
-        }
+        self.renew_filter(unit, &bucket);
         true
     }
 
-    /// Leaves in the filter only the cells that a bucket holds.
-    fn renew_filter(&self, unit: u64, bucket: &Bucket) {
+    /// The filter did not tell that a cell is not held: leaves in it only the cells that the bucket holds. With many of
+    /// them it would tell no more than before.
+    pub(super) fn renew_filter(&self, unit: u64, bucket: &Bucket) {
+        if bucket.slots.iter().map(|slot| slot.cells.blocks()).sum::<usize>() > Filter::CELLS_MAX {
+            return;
+        }
         let cells = bucket.slots.iter().flat_map(|slot| {
             let (stripe, cells) = (self.stripe_of(slot.unit), &slot.cells);
             let rows = |(number, column): (usize, &Column)| {

@@ -59,8 +59,12 @@ impl Cache {
             let slot = bucket.slots.iter().find(|slot| slot.unit == unit);
             let Some(column) = slot.and_then(|slot| slot.cells.get(column)) else {
                 add(&mut missing, here_bytes);
+                self.renew_filter(unit, &bucket);
                 continue;
             };
+            if (here.clone()).all(|row| column.get(row).is_none()) {
+                self.renew_filter(unit, &bucket);
+            }
             self.recent.note(unit);
             here.for_each(|row| copy_cell(column, row, &bytes, into, &mut missing));
         }

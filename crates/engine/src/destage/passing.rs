@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use stripewise_device::Timestamp;
 
-use super::{Fill, Turns};
+use super::{Fill, Flushes, Turns};
 use crate::members::stats::Served;
 
 /// A cache is no longer full when the dirty blocks are fewer than the low mark by one part in so many.
 const FULL_PARTS: u64 = 4;
-/// Clients flush all the time if they flushed twice within so long.
-const FLUSHES_WITHIN: Duration = Duration::from_millis(500);
+/// Clients flush all the time if they flushed so often, with no longer pause than this. A program that flushes a file and
+/// its folder once in a while does not.
+const FLUSHES_MIN: u64 = 8;
+const FLUSHES_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Looks whether the cache is full, and then which way is better.
 #[derive(Debug)]
@@ -23,17 +25,17 @@ pub(crate) struct Passing {
     /// The policy of when has called for room, and since then the cache was never far below its low mark, where
     /// destages that make room stop.
     is_full: bool,
-    /// Clients flush all the time.
-    is_flushed: bool,
+    /// How often clients flushed since their last long pause.
+    flushes: u64,
     /// When clients were last seen to have flushed, and how often by then.
-    flushed: (Timestamp, u64),
+    flushed: Option<(Timestamp, u64)>,
     turns: Turns,
 }
 
 impl Default for Passing {
     fn default() -> Self {
         // Nothing is known: to pass by is what a write does without a cache, but that streams are not gathered.
-        Self { is_full: false, is_flushed: false, flushed: Default::default(), turns: Turns::new(true) }
+        Self { is_full: false, flushes: 0, flushed: None, turns: Turns::new(true) }
     }
 }
 
@@ -41,22 +43,26 @@ impl Passing {
     /// Whether writes pass by from now on. `wants_room` says that the policy of when calls for destages.
     pub(crate) fn next(&mut self, fill: Fill, wants_room: bool, written: Served, now: Timestamp) -> bool {
         self.is_full = wants_room || self.is_full && fill.dirty >= fill.low / FULL_PARTS * (FULL_PARTS - 1);
-        self.note_flushes(written.flushes, now);
-        if !self.is_full && !self.is_flushed {
+        let is_flushed = self.is_flushed(written.flushes, now);
+        if !self.is_full && !is_flushed {
             self.turns.pause();
             return false;
         }
-        self.turns.next(written, self.is_flushed, now)
+        let flushes = if is_flushed { Flushes::Within } else { Flushes::Without };
+        self.turns.next(written, flushes, now)
     }
 
-    fn note_flushes(&mut self, flushes: u64, now: Timestamp) {
-        let was_long_ago = now.since(self.flushed.0) > FLUSHES_WITHIN;
-        if flushes != self.flushed.1 {
-            self.is_flushed = !was_long_ago || flushes > self.flushed.1 + 1;
-            self.flushed = (now, flushes);
-        } else if was_long_ago {
-            self.is_flushed = false;
+    /// Whether clients flush all the time, who flushed so often in all.
+    fn is_flushed(&mut self, flushes: u64, now: Timestamp) -> bool {
+        let (last, before) = *self.flushed.get_or_insert((now, flushes));
+        if now.since(last) > FLUSHES_PAUSE_MAX {
+            self.flushes = 0;
         }
+        if flushes != before {
+            self.flushes += flushes - before;
+            self.flushed = Some((now, flushes));
+        }
+        self.flushes >= FLUSHES_MIN
     }
 }
 
@@ -85,8 +91,9 @@ mod tests {
             let served = Served { requests: 1, bytes: 1, flushes };
             passing.next(fill, false, served, Timestamp(ms * 1_000_000))
         };
-        assert!(!next(0, 1000) && !next(1, 2000), "one flush is not many");
-        assert!(next(2, 2100) && next(2, 2500));
-        assert!(!next(2, 2700) && !next(3, 4000) && next(4, 4001));
+        assert!(!next(100, 1000), "those before it looked first");
+        assert!(!next(107, 1400) && next(108, 1800) && next(108, 2300));
+        assert!(!next(108, 2301) && !next(115, 2400), "a pause was too long");
+        assert!(next(116, 2900) && next(117, 3400) && next(125, 4000), "many at once");
     }
 }

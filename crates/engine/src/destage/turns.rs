@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use stripewise_device::Timestamp;
 
 use crate::members::stats::Served;
@@ -16,6 +17,9 @@ const WINDOW_MAX: Duration = Duration::from_secs(1);
 /// Measurements after which the other is tried again, at first; twice as many each time it was not better.
 const TRIED_AFTER: u32 = 64;
 const TRIED_AFTER_MAX: u32 = 512;
+/// Measurements of a trial, unless the first is slower than the other way by a factor.
+const TRIAL: usize = 3;
+const CLEARLY: f64 = 1.5;
 /// The way must be faster than doing without it by this factor.
 const MARGIN: f64 = 1.05;
 /// The longest pause of clients that a measurement may have.
@@ -26,6 +30,17 @@ const WEIGHT: f64 = 1.0 / 4.0;
 /// the choice. Then the choice is made anew.
 const OTHER_LOAD: f64 = 1.25;
 const OTHER_LOAD_SEEN: u32 = 3;
+
+/// What clients flush in a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flushes {
+    /// That makes no difference.
+    Any,
+    /// Something: flushes are a part of what is measured.
+    Within,
+    /// Nothing: they would write what was put before.
+    Without,
+}
 
 /// Measures a way, and doing without it, in turns, and keeps to the better one.
 #[derive(Debug)]
@@ -41,8 +56,10 @@ pub(crate) struct Turns {
     window: Option<(Timestamp, Served)>,
     /// When clients were last seen to have been served, and how often by then.
     last: (Timestamp, u64),
-    /// It has just been changed, and requests that were begun before are still under way: this window does not count.
+    /// It has just been changed, or clients have paused: this window does not count.
     is_settling: bool,
+    /// What was measured so far of the way that is tried.
+    tried: SmallVec<[f64; TRIAL]>,
     /// Measurements until the other is tried.
     left: u32,
     /// Measurements between two such trials.
@@ -60,31 +77,36 @@ impl Turns {
             unlike: 0,
             window: None,
             last: Default::default(),
-            is_settling: false,
+            is_settling: true,
+            tried: SmallVec::new(),
             left: 0,
             between: TRIED_AFTER,
         }
     }
 
-    /// What is served from now on has nothing to do with the way: the window under way is not counted.
+    /// What is served now has nothing to do with the way: the window under way is not counted, nor is the first one
+    /// behind the pause.
     pub(super) fn pause(&mut self) {
         self.window = None;
+        self.is_settling = true;
     }
 
-    /// Whether the way is on from now on. `served` is what it may make faster. A measurement ends only after a flush if it
-    /// must hold some: `over_flushes`.
-    pub(crate) fn next(&mut self, served: Served, over_flushes: bool, now: Timestamp) -> bool {
-        if self.last.1 != served.requests {
+    /// Whether the way is on from now on. `served` is what it may make faster.
+    pub(crate) fn next(&mut self, served: Served, flushes: Flushes, now: Timestamp) -> bool {
+        let is_served = self.last.1 != served.requests;
+        if is_served {
             self.last = (now, served.requests);
-        }
-        if now.since(self.last.0) > PAUSE_MAX {
-            self.window = None;
+        } else if now.since(self.last.0) > PAUSE_MAX {
+            self.pause();
         }
         match self.window {
-            None => self.window = Some((now, served)),
+            None if is_served => self.window = Some((now, served)),
+            None => {}
+            Some((_, before)) if flushes == Flushes::Without && served.flushes != before.flushes => self.pause(),
             Some((since, before)) => {
                 let (time, requests) = (now.since(since), served.requests - before.requests);
-                let is_fair = requests > 0 && (!over_flushes || served.flushes > before.flushes);
+                let has_flush = served.flushes > before.flushes;
+                let is_fair = requests > 0 && (flushes != Flushes::Within || has_flush);
                 if is_fair && time >= if requests >= WINDOW_REQUESTS { WINDOW } else { WINDOW_MAX } {
                     self.window = Some((now, served));
                     if !std::mem::take(&mut self.is_settling) {
@@ -98,27 +120,41 @@ impl Turns {
 
     /// Clients were served so many bytes in a second.
     fn measured(&mut self, rate: f64) {
-        let known = self.rates[usize::from(self.is_on)].filter(|_| self.is_on == self.best);
-        self.rates[usize::from(self.is_on)] =
-            Some(known.map_or(rate, |known| known + WEIGHT * (rate - known)));
-        if self.is_on != self.best {
-            return self.choose();
+        if self.rates.iter().any(Option::is_none) || self.is_on != self.best {
+            self.tried.push(rate);
+            let known = self.rates[usize::from(self.best)].filter(|_| self.is_on != self.best);
+            if self.tried.len() == TRIAL || known.is_some_and(|known| rate < known / CLEARLY) {
+                self.end_trial();
+            }
+            return;
         }
+        let known = &mut self.rates[usize::from(self.is_on)];
+        *known = Some(known.map_or(rate, |known| known + WEIGHT * (rate - known)));
         self.left = self.left.saturating_sub(1);
         let is_like = (self.chosen_at / OTHER_LOAD..self.chosen_at * OTHER_LOAD).contains(&rate);
         self.unlike = if is_like { 0 } else { self.unlike + 1 };
         if self.unlike == OTHER_LOAD_SEEN {
             self.between = TRIED_AFTER;
-            self.rates[usize::from(self.is_on)] = Some(rate);
+            *known = Some(rate);
         }
         if self.left == 0 || self.unlike == OTHER_LOAD_SEEN {
             self.turn(!self.best);
         }
     }
 
+    /// The way that is used was measured often enough. One window may have had a pause, or a burst: the median counts.
+    fn end_trial(&mut self) {
+        self.tried.sort_unstable_by(f64::total_cmp);
+        self.rates[usize::from(self.is_on)] = Some(self.tried[self.tried.len() / 2]);
+        self.tried.clear();
+        match self.rates {
+            [Some(off), Some(on)] => self.choose(off, on),
+            _ => self.turn(!self.is_on),
+        }
+    }
+
     /// Both were measured: keeps to the better one for a while.
-    fn choose(&mut self) {
-        let [off, on] = self.rates.map(Option::unwrap_or_default);
+    fn choose(&mut self, off: f64, on: f64) {
         let best = on > MARGIN * off;
         self.between = if best == self.best { (2 * self.between).min(TRIED_AFTER_MAX) } else { TRIED_AFTER };
         self.best = best;
@@ -128,7 +164,7 @@ impl Turns {
     }
 
     fn turn(&mut self, is_on: bool) {
-        self.is_settling = is_on != self.is_on;
+        self.is_settling |= is_on != self.is_on;
         self.is_on = is_on;
     }
 }
@@ -143,7 +179,7 @@ mod tests {
     fn live(turns: &mut Turns, clock: &mut Clock, steps: u32, rate: impl Fn(bool) -> u64) -> f64 {
         let mut on = 0;
         for _ in 0..steps {
-            let is_on = turns.next(clock.served, false, clock.now);
+            let is_on = turns.next(clock.served, Flushes::Without, clock.now);
             on += u32::from(is_on);
             clock.now = Timestamp(clock.now.0 + 10_000_000);
             clock.served.requests += rate(is_on);
