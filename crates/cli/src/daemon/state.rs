@@ -236,7 +236,9 @@ impl DaemonState {
         let Some(result) = ends.wait_for(deadline.within(EMPTYING_STEP)) else {
             return Ok(Reply::Emptying { left_bytes: self.cached_bytes() });
         };
-        let Some(Emptied { notes, failed, .. }) = emptied.take() else { return Ok(Reply::Done(Notes::new())) };
+        let Some(Emptied { notes, failed, .. }) = emptied.take() else {
+            return Ok(Reply::Done(Notes::new()));
+        };
         result.context(failed)?;
         Ok(Reply::Done(notes))
     }

@@ -9,7 +9,10 @@ use super::{Bucket, Cache, Dropped, PASSED, filter::Filter, slot::Slot};
 use crate::{
     compute::cells::{Column, Part, blocks_of},
     mutants::{Mutant, lives},
-    shape::{geometry::StripeSpan, rows::RowSet},
+    shape::{
+        geometry::{StripeIndex, StripeSpan},
+        rows::RowSet,
+    },
 };
 
 impl Cache {
@@ -40,13 +43,26 @@ impl Cache {
     fn has_none_dirty(&self, span: &StripeSpan) -> bool {
         let mut parts: SmallVec<[Part; 2]> = blocks_of(span, self.chunk_bytes).collect();
         if let [only] = &parts[..] {
-            let number = self.number_of(span.stripe, only.column, only.row);
-            let bucket = self.place_of(self.unit_of(span.stripe, only.row));
-            return !self.filter.may_hold(bucket, number) || self.drop_unless_dirty(span, &parts);
+            return !self.may_hold(span.stripe, only) || self.drop_unless_dirty(span, &parts);
         }
         parts.sort_unstable_by_key(|part| part.row);
         let mut units = parts.chunk_by(|one, other| one.row / self.unit_rows == other.row / self.unit_rows);
         units.all(|parts| self.drop_unless_dirty(span, parts))
+    }
+
+    /// Whether the only block of a write is dirty. Of others it is not looked at.
+    #[inline]
+    pub(crate) fn has_dirty_block(&self, span: &StripeSpan) -> bool {
+        let mut parts = blocks_of(span, self.chunk_bytes);
+        let (Some(only), None) = (parts.next(), parts.next()) else { return false };
+        self.may_hold(span.stripe, &only) && self.rewrites(span)
+    }
+
+    /// Whether a block may be held, as the filter tells.
+    #[inline]
+    fn may_hold(&self, stripe: StripeIndex, part: &Part) -> bool {
+        let bucket = self.place_of(self.unit_of(stripe, part.row));
+        self.filter.may_hold(bucket, self.number_of(stripe, part.column, part.row))
     }
 
     /// Whether all blocks of a write are dirty: it can be put without more of them.

@@ -9,7 +9,10 @@ use std::fmt;
 
 use stripewise_device::Timestamp;
 
-pub(crate) use self::{passing::Passing, turns::{Flushes, Turns}};
+pub(crate) use self::{
+    passing::Passing,
+    turns::{Flushes, Turns},
+};
 use crate::shape::{geometry::StripeIndex, rows::RowSet};
 
 /// How full of dirty blocks the cache is.

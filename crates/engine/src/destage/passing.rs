@@ -14,10 +14,10 @@ use crate::members::stats::Served;
 
 /// A cache is no longer full when the dirty blocks are fewer than the low mark by one part in so many.
 const FULL_PARTS: u64 = 4;
-/// Clients flush all the time if they flushed so often, with no longer pause than this. A program that flushes a file and
-/// its folder once in a while does not.
+/// Clients flush all the time if they flushed so often, and never wrote for longer than this without a flush. A program
+/// that flushes a file and its folder once in a while does not.
 const FLUSHES_MIN: u64 = 8;
-const FLUSHES_PAUSE_MAX: Duration = Duration::from_millis(500);
+const UNFLUSHED_MAX: Duration = Duration::from_millis(500);
 
 /// Looks whether the cache is full, and then which way is better.
 #[derive(Debug)]
@@ -25,17 +25,14 @@ pub(crate) struct Passing {
     /// The policy of when has called for room, and since then the cache was never far below its low mark, where
     /// destages that make room stop.
     is_full: bool,
-    /// How often clients flushed since their last long pause.
-    flushes: u64,
-    /// When clients were last seen to have flushed, and how often by then.
-    flushed: Option<(Timestamp, u64)>,
+    flushes: Flushing,
     turns: Turns,
 }
 
 impl Default for Passing {
     fn default() -> Self {
         // Nothing is known: to pass by is what a write does without a cache, but that streams are not gathered.
-        Self { is_full: false, flushes: 0, flushed: None, turns: Turns::new(true) }
+        Self { is_full: false, flushes: Flushing::default(), turns: Turns::new(true) }
     }
 }
 
@@ -43,7 +40,7 @@ impl Passing {
     /// Whether writes pass by from now on. `wants_room` says that the policy of when calls for destages.
     pub(crate) fn next(&mut self, fill: Fill, wants_room: bool, written: Served, now: Timestamp) -> bool {
         self.is_full = wants_room || self.is_full && fill.dirty >= fill.low / FULL_PARTS * (FULL_PARTS - 1);
-        let is_flushed = self.is_flushed(written.flushes, now);
+        let is_flushed = self.flushes.next(written, now);
         if !self.is_full && !is_flushed {
             self.turns.pause();
             return false;
@@ -51,18 +48,33 @@ impl Passing {
         let flushes = if is_flushed { Flushes::Within } else { Flushes::Without };
         self.turns.next(written, flushes, now)
     }
+}
 
-    /// Whether clients flush all the time, who flushed so often in all.
-    fn is_flushed(&mut self, flushes: u64, now: Timestamp) -> bool {
-        let (last, before) = *self.flushed.get_or_insert((now, flushes));
-        if now.since(last) > FLUSHES_PAUSE_MAX {
-            self.flushes = 0;
+/// Looks whether clients flush all the time.
+#[derive(Debug, Default)]
+struct Flushing {
+    /// Flushes since clients last wrote for long without one.
+    count: u64,
+    /// How long they have written since the last.
+    unflushed: Duration,
+    /// What was seen last.
+    last: Option<(Timestamp, Served)>,
+}
+
+impl Flushing {
+    fn next(&mut self, written: Served, now: Timestamp) -> bool {
+        if let Some((then, before)) = self.last.replace((now, written)) {
+            if written.flushes != before.flushes {
+                self.count += written.flushes - before.flushes;
+                self.unflushed = Duration::ZERO;
+            } else if written.requests != before.requests {
+                self.unflushed += now.since(then);
+            }
         }
-        if flushes != before {
-            self.flushes += flushes - before;
-            self.flushed = Some((now, flushes));
+        if self.unflushed > UNFLUSHED_MAX {
+            self.count = 0;
         }
-        self.flushes >= FLUSHES_MIN
+        self.count >= FLUSHES_MIN
     }
 }
 
@@ -86,14 +98,15 @@ mod tests {
     #[test]
     fn writes_may_pass_by_while_clients_flush_all_the_time() {
         let mut passing = Passing::default();
-        let mut next = |flushes, ms: u64| {
+        let mut next = |requests, flushes, ms: u64| {
             let fill = Fill { dirty: 1, low: 85, high: 95 };
-            let served = Served { requests: 1, bytes: 1, flushes };
+            let served = Served { requests, bytes: requests, flushes };
             passing.next(fill, false, served, Timestamp(ms * 1_000_000))
         };
-        assert!(!next(100, 1000), "those before it looked first");
-        assert!(!next(107, 1400) && next(108, 1800) && next(108, 2300));
-        assert!(!next(108, 2301) && !next(115, 2400), "a pause was too long");
-        assert!(next(116, 2900) && next(117, 3400) && next(125, 4000), "many at once");
+        assert!(!next(1, 100, 1000), "those before it looked first");
+        assert!(!next(2, 107, 1400) && next(3, 108, 1800) && next(4, 108, 2300));
+        assert!(!next(5, 108, 2301) && !next(6, 115, 2400), "too long without a flush");
+        assert!(next(7, 116, 2900) && next(7, 116, 4000), "nothing is written");
+        assert!(next(8, 116, 4500) && !next(9, 116, 4501));
     }
 }

@@ -102,7 +102,9 @@ impl Turns {
         match self.window {
             None if is_served => self.window = Some((now, served)),
             None => {}
-            Some((_, before)) if flushes == Flushes::Without && served.flushes != before.flushes => self.pause(),
+            Some((_, before)) if flushes == Flushes::Without && served.flushes != before.flushes => {
+                self.pause()
+            }
             Some((since, before)) => {
                 let (time, requests) = (now.since(since), served.requests - before.requests);
                 let has_flush = served.flushes > before.flushes;

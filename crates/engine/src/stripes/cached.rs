@@ -93,7 +93,8 @@ impl Stripes {
         }
     }
 
-    /// Sends a part of a stripe past the cache, unless the cache has newer bytes to write there.
+    /// Sends a part of a stripe past the cache, unless the cache has newer bytes to write there. Looks for these first,
+    /// since a write that must be put needs no rows.
     fn start_past(
         &self,
         cache: &Arc<Cache>,
@@ -101,6 +102,9 @@ impl Stripes {
         geometry: &Geometry,
         write: StripeWrite,
     ) -> Progress {
+        if cache.has_dirty_block(write.client_part().0) {
+            return self.start_put(cache, write);
+        }
         let rows = match self.locks.enter(&write.place(true), write.content.rows(geometry.chunk_bytes())) {
             Entry::Had(rows) => rows,
             Entry::Busy | Entry::Behind => return Progress::Waits(Rest::Cached(write)),
