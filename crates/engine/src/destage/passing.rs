@@ -17,7 +17,7 @@ const FULL_PARTS: u64 = 4;
 /// Clients flush all the time if they flushed so often, and never wrote for longer than this without a flush. A program
 /// that flushes a file and its folder once in a while does not.
 const FLUSHES_MIN: u64 = 8;
-const UNFLUSHED_MAX: Duration = Duration::from_millis(500);
+const UNFLUSHED_MAX: Duration = Duration::from_millis(100);
 
 /// Looks whether the cache is full, and then which way is better.
 #[derive(Debug)]
@@ -104,9 +104,9 @@ mod tests {
             passing.next(fill, false, served, Timestamp(ms * 1_000_000))
         };
         assert!(!next(1, 100, 1000), "those before it looked first");
-        assert!(!next(2, 107, 1400) && next(3, 108, 1800) && next(4, 108, 2300));
-        assert!(!next(5, 108, 2301) && !next(6, 115, 2400), "too long without a flush");
+        assert!(!next(2, 107, 1400) && next(3, 108, 1800) && next(4, 108, 1900));
+        assert!(!next(5, 108, 1901) && !next(6, 115, 2400), "too long without a flush");
         assert!(next(7, 116, 2900) && next(7, 116, 4000), "nothing is written");
-        assert!(next(8, 116, 4500) && !next(9, 116, 4501));
+        assert!(next(8, 116, 4100) && !next(9, 116, 4101));
     }
 }

@@ -218,4 +218,31 @@ mod tests {
         live(&mut turns, &mut clock, 1_000, |is_on| if is_on { 1 } else { 2 });
         assert!(!turns.best, "{turns:?}");
     }
+
+    #[test]
+    fn a_window_with_a_flush_or_a_pause_counts_for_nothing() {
+        let (mut turns, mut clock) = begin();
+        for step in 0..1_000 {
+            // Slow windows hold a flush, or begin in a pause.
+            let is_odd = step % 10 == 0;
+            clock.served.flushes += u64::from(is_odd);
+            live(&mut turns, &mut clock, 1, |is_on| if is_on && !is_odd { 1000 } else { 400 });
+            live(&mut turns, &mut clock, 5, |is_on| if is_on { 1000 } else { 400 });
+        }
+        assert!(turns.best, "{turns:?}");
+        live(&mut turns, &mut clock, 100, |_| 0);
+        let known = turns.rates;
+        live(&mut turns, &mut clock, 3, |_| 1);
+        assert_eq!(turns.rates, known);
+    }
+
+    #[test]
+    fn one_slow_window_does_not_decide() {
+        let (mut turns, mut clock) = begin();
+        live(&mut turns, &mut clock, 5, |_| 1000);
+        // Of the first trial.
+        live(&mut turns, &mut clock, 2, |_| 10);
+        let on = live(&mut turns, &mut clock, 100, |is_on| if is_on { 1000 } else { 800 });
+        assert!(turns.best && on > 0.9, "{on}: {turns:?}");
+    }
 }
