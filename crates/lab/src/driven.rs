@@ -35,3 +35,56 @@ pub async fn drive(array: &Array, load: Load) -> Driven {
 async fn members(array: &Array) -> Vec<MemberStatsReport> {
     array.report().await.members.into_iter().map(|member| member.stats).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use stripewise_engine::{CacheKind, CacheSettings, plan::selection::DEFAULT_POLICY};
+    use stripewise_load::{Offsets, Sizes, Stop};
+
+    use super::*;
+    use crate::arrays::{HddSetting, Rig, shapes};
+
+    const WRITE_BYTES: u64 = 4 << 10;
+
+    /// Writes in sequence, one after the other, and a flush. Returns how many there were in a second, and what was done.
+    fn in_sequence(cache: CacheKind, write_cache: bool, writes: u64) -> (f64, Driven) {
+        let hdd = HddSetting { write_cache, ..HddSetting::default() };
+        let rig = Rig::new(&shapes::RAID5, DEFAULT_POLICY, hdd, 1);
+        let array = rig.array().clone();
+        rig.run(async move {
+            array.set_cache(CacheSettings::new(cache, 32 << 20)).await.unwrap();
+            let load = Load {
+                depth: 1,
+                offsets: Offsets::Sequential,
+                sizes: Sizes::Fixed(WRITE_BYTES),
+                unit_bytes: WRITE_BYTES,
+                stop: Stop::Requests(writes),
+                seed: Some(1),
+                ..Load::default()
+            };
+            let begun = array.env().now();
+            let (before, members) = (array.stats().report(), members(&array).await);
+            let mut driven = drive(&array, load).await;
+            array.flush().await.unwrap();
+            driven.stats = array.stats().report().since(&before);
+            let after = self::members(&array).await;
+            driven.members = after.iter().zip(&members).map(|(after, before)| after.since(before)).collect();
+            (writes as f64 / array.env().now().since(begun).as_secs_f64(), driven)
+        })
+    }
+
+    #[test]
+    fn on_hard_disks_a_cache_makes_whole_stripes_of_small_writes() {
+        let writes = 1 << 14;
+        for write_cache in [false, true] {
+            let (without, _) = in_sequence(CacheKind::None, write_cache, 1 << 9);
+            let (with, done) = in_sequence(CacheKind::Stripe, write_cache, writes);
+            let (rows, reads) = (&done.stats, done.members.iter().map(|member| member.reads).sum::<u64>());
+            // A client that takes no time fills the cache: a few rows are destaged before they are whole.
+            assert!(rows.rows_full > 100 * (rows.rows_rmw + rows.rows_rcw), "{rows:?}");
+            assert!(reads < writes / 100, "{reads} reads of members");
+            assert!(with > 50.0 * without, "{without} and {with} writes a second");
+            println!("drives' caches {write_cache}: {:.0} times", with / without);
+        }
+    }
+}
