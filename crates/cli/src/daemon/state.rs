@@ -207,7 +207,7 @@ impl DaemonState {
             }
             let (array, settings) = (self.array.clone(), changed_cache(self.array.cache_settings(), change)?);
             let change = async move { array.set_cache(settings).await };
-            let failed = "the cache is not changed";
+            let failed = "the change of the cache failed";
             *emptied = Some(Emptied { ends: self.host.runtime().begin(change), notes: Notes::new(), failed });
         }
         self.emptied(deadline)

@@ -45,7 +45,9 @@ impl Filter {
     /// These are all the cells of a bucket.
     pub(super) fn renew(&self, bucket: usize, numbers: impl Iterator<Item = u64>) {
         let word = numbers.fold(0, |all, number| all | Self::bits(number));
-        self.0[bucket].store(word, Ordering::Relaxed);
+        if self.0[bucket].load(Ordering::Relaxed) != word {
+            self.0[bucket].store(word, Ordering::Relaxed);
+        }
     }
 }
 

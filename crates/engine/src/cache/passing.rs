@@ -66,7 +66,6 @@ impl Cache {
     }
 
     /// Whether all blocks of a write are dirty: it can be put without more of them.
-    #[cold]
     pub(super) fn rewrites(&self, span: &StripeSpan) -> bool {
         blocks_of(span, self.chunk_bytes).all(|part| {
             let unit = self.unit_of(span.stripe, part.row);
@@ -98,7 +97,7 @@ impl Cache {
         true
     }
 
-    /// The filter did not tell that a cell is not held: leaves in it only the cells that the bucket holds. With many of
+    /// A cell is not held, which the filter may not tell: leaves in it only the cells that the bucket holds. With many of
     /// them it would tell no more than before.
     pub(super) fn renew_filter(&self, unit: u64, bucket: &Bucket) {
         if bucket.slots.iter().map(|slot| slot.cells.blocks()).sum::<usize>() > Filter::CELLS_MAX {

@@ -57,14 +57,14 @@ impl Cache {
             let here_bytes = bytes.start.max(here.start * BLOCK_BYTES)..bytes.end.min(here.end * BLOCK_BYTES);
             let bucket = self.bucket(unit);
             let slot = bucket.slots.iter().find(|slot| slot.unit == unit);
-            let Some(column) = slot.and_then(|slot| slot.cells.get(column)) else {
-                add(&mut missing, here_bytes);
-                self.renew_filter(unit, &bucket);
-                continue;
-            };
-            if (here.clone()).all(|row| column.get(row).is_none()) {
+            let held = slot.and_then(|slot| slot.cells.get(column));
+            if rows.len() == 1 && held.is_none_or(|column| column.get(rows.start).is_none()) {
                 self.renew_filter(unit, &bucket);
             }
+            let Some(column) = held else {
+                add(&mut missing, here_bytes);
+                continue;
+            };
             self.recent.note(unit);
             here.for_each(|row| copy_cell(column, row, &bytes, into, &mut missing));
         }

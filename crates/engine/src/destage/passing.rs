@@ -14,10 +14,13 @@ use crate::members::stats::Served;
 
 /// A cache is no longer full when the dirty blocks are fewer than the low mark by one part in so many.
 const FULL_PARTS: u64 = 4;
-/// Clients flush all the time if they flushed so often, and never wrote for longer than this without a flush. A program
-/// that flushes a file and its folder once in a while does not.
+/// Clients flush all the time if they flushed so often, each time within this time of the last, and with no more writes in
+/// between. A program that flushes a file and its folder once in a while does not.
 const FLUSHES_MIN: u64 = 8;
-const UNFLUSHED_MAX: Duration = Duration::from_millis(100);
+const FLUSHES_WITHIN: Duration = Duration::from_secs(1);
+const WRITES_BETWEEN: u64 = 4096;
+/// Those who do go on to do so until they have not flushed for this time: it depends on the way how fast they come to it.
+const FLUSHES_ENDED: Duration = Duration::from_secs(10);
 
 /// Looks whether the cache is full, and then which way is better.
 #[derive(Debug)]
@@ -39,13 +42,13 @@ impl Default for Passing {
 impl Passing {
     /// Whether writes pass by from now on. `wants_room` says that the policy of when calls for destages.
     pub(crate) fn next(&mut self, fill: Fill, wants_room: bool, written: Served, now: Timestamp) -> bool {
-        self.is_full = wants_room || self.is_full && fill.dirty >= fill.low / FULL_PARTS * (FULL_PARTS - 1);
+        self.is_full = wants_room || self.is_full && fill.dirty > fill.low * (FULL_PARTS - 1) / FULL_PARTS;
         let is_flushed = self.flushes.next(written, now);
         if !self.is_full && !is_flushed {
             self.turns.pause();
             return false;
         }
-        let flushes = if is_flushed { Flushes::Within } else { Flushes::Without };
+        let flushes = if is_flushed { Flushes::Within } else { Flushes::Seldom };
         self.turns.next(written, flushes, now)
     }
 }
@@ -53,26 +56,23 @@ impl Passing {
 /// Looks whether clients flush all the time.
 #[derive(Debug, Default)]
 struct Flushing {
-    /// Flushes since clients last wrote for long without one.
+    /// Flushes, each of them soon after the one before.
     count: u64,
-    /// How long they have written since the last.
-    unflushed: Duration,
-    /// What was seen last.
+    /// What was written when clients were last seen to have flushed, and when that was.
     last: Option<(Timestamp, Served)>,
 }
 
 impl Flushing {
     fn next(&mut self, written: Served, now: Timestamp) -> bool {
-        if let Some((then, before)) = self.last.replace((now, written)) {
-            if written.flushes != before.flushes {
-                self.count += written.flushes - before.flushes;
-                self.unflushed = Duration::ZERO;
-            } else if written.requests != before.requests {
-                self.unflushed += now.since(then);
-            }
-        }
-        if self.unflushed > UNFLUSHED_MAX {
+        let (since, before) = *self.last.get_or_insert((now, written));
+        let is_on = self.count >= FLUSHES_MIN;
+        let is_late = now.since(since) > if is_on { FLUSHES_ENDED } else { FLUSHES_WITHIN };
+        if is_late || written.requests - before.requests > WRITES_BETWEEN {
             self.count = 0;
+        }
+        if written.flushes != before.flushes {
+            self.count += written.flushes - before.flushes;
+            self.last = Some((now, written));
         }
         self.count >= FLUSHES_MIN
     }
@@ -104,9 +104,10 @@ mod tests {
             passing.next(fill, false, served, Timestamp(ms * 1_000_000))
         };
         assert!(!next(1, 100, 1000), "those before it looked first");
-        assert!(!next(2, 107, 1400) && next(3, 108, 1800) && next(4, 108, 1900));
-        assert!(!next(5, 108, 1901) && !next(6, 115, 2400), "too long without a flush");
-        assert!(next(7, 116, 2900) && next(7, 116, 4000), "nothing is written");
-        assert!(next(8, 116, 4100) && !next(9, 116, 4101));
+        assert!(!next(2, 107, 1900) && next(3, 108, 2900), "each is soon after the last");
+        assert!(next(4, 108, 12_900) && !next(5, 108, 12_901), "none for long");
+        assert!(!next(6, 115, 13_000) && next(7, 116, 14_000));
+        assert!(next(4103, 116, 14_100) && !next(4104, 116, 14_200), "many writes without one");
+        assert!(!next(5000, 130, 20_000) == false, "many at once");
     }
 }

@@ -10,7 +10,7 @@ use stripewise_device::Timestamp;
 
 use crate::members::stats::Served;
 
-/// Time and requests of clients that a measurement takes at least, and its longest time.
+/// Time and requests of clients that a measurement takes at least. With fewer requests it takes the longer time.
 const WINDOW: Duration = Duration::from_millis(20);
 const WINDOW_REQUESTS: u64 = 128;
 const WINDOW_MAX: Duration = Duration::from_secs(1);
@@ -38,8 +38,8 @@ pub(crate) enum Flushes {
     Any,
     /// Something: flushes are a part of what is measured.
     Within,
-    /// Nothing: they would write what was put before.
-    Without,
+    /// Nothing, or it must last long: a flush writes what was put before, too.
+    Seldom,
 }
 
 /// Measures a way, and doing without it, in turns, and keeps to the better one.
@@ -56,7 +56,7 @@ pub(crate) struct Turns {
     window: Option<(Timestamp, Served)>,
     /// When clients were last seen to have been served, and how often by then.
     last: (Timestamp, u64),
-    /// It has just been changed, or clients have paused: this window does not count.
+    /// It has just been changed, or made no difference before: this window does not count.
     is_settling: bool,
     /// What was measured so far of the way that is tried.
     tried: SmallVec<[f64; TRIAL]>,
@@ -84,32 +84,33 @@ impl Turns {
         }
     }
 
-    /// What is served now has nothing to do with the way: the window under way is not counted, nor is the first one
-    /// behind the pause.
+    /// What is served now has nothing to do with the way: neither the window under way counts, nor a trial, nor the
+    /// first window afterwards.
     pub(super) fn pause(&mut self) {
         self.window = None;
+        self.tried.clear();
+        self.is_on = self.best;
         self.is_settling = true;
     }
 
     /// Whether the way is on from now on. `served` is what it may make faster.
     pub(crate) fn next(&mut self, served: Served, flushes: Flushes, now: Timestamp) -> bool {
         let is_served = self.last.1 != served.requests;
+        if now.since(self.last.0) > PAUSE_MAX {
+            self.window = None;
+        }
         if is_served {
             self.last = (now, served.requests);
-        } else if now.since(self.last.0) > PAUSE_MAX {
-            self.pause();
         }
         match self.window {
             None if is_served => self.window = Some((now, served)),
             None => {}
-            Some((_, before)) if flushes == Flushes::Without && served.flushes != before.flushes => {
-                self.pause()
-            }
             Some((since, before)) => {
                 let (time, requests) = (now.since(since), served.requests - before.requests);
                 let has_flush = served.flushes > before.flushes;
                 let is_fair = requests > 0 && (flushes != Flushes::Within || has_flush);
-                if is_fair && time >= if requests >= WINDOW_REQUESTS { WINDOW } else { WINDOW_MAX } {
+                let is_long = requests < WINDOW_REQUESTS || has_flush && flushes == Flushes::Seldom;
+                if is_fair && time >= if is_long { WINDOW_MAX } else { WINDOW } {
                     self.window = Some((now, served));
                     if !std::mem::take(&mut self.is_settling) {
                         self.measured((served.bytes - before.bytes) as f64 / time.as_secs_f64());
@@ -125,7 +126,8 @@ impl Turns {
         if self.rates.iter().any(Option::is_none) || self.is_on != self.best {
             self.tried.push(rate);
             let known = self.rates[usize::from(self.best)].filter(|_| self.is_on != self.best);
-            if self.tried.len() == TRIAL || known.is_some_and(|known| rate < known / CLEARLY) {
+            let is_slow = |known| rate < known / CLEARLY && self.tried.len() == 1;
+            if self.tried.len() == TRIAL || known.is_some_and(is_slow) {
                 self.end_trial();
             }
             return;
@@ -181,7 +183,7 @@ mod tests {
     fn live(turns: &mut Turns, clock: &mut Clock, steps: u32, rate: impl Fn(bool) -> u64) -> f64 {
         let mut on = 0;
         for _ in 0..steps {
-            let is_on = turns.next(clock.served, Flushes::Without, clock.now);
+            let is_on = turns.next(clock.served, Flushes::Seldom, clock.now);
             on += u32::from(is_on);
             clock.now = Timestamp(clock.now.0 + 10_000_000);
             clock.served.requests += rate(is_on);
@@ -220,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn a_window_with_a_flush_or_a_pause_counts_for_nothing() {
+    fn a_flush_now_and_then_and_a_pause_do_not_mislead() {
         let (mut turns, mut clock) = begin();
         for step in 0..1_000 {
-            // Slow windows hold a flush, or begin in a pause.
+            // What comes with a flush is slow either way.
             let is_odd = step % 10 == 0;
             clock.served.flushes += u64::from(is_odd);
             live(&mut turns, &mut clock, 1, |is_on| if is_on && !is_odd { 1000 } else { 400 });

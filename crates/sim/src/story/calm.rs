@@ -49,6 +49,8 @@ impl Story {
             report = self.wait_for_jobs()?;
         }
         self.hole.clear();
+        // A member may have been filled while others were lost, and lack blocks that they have now.
+        self.units_by_role().into_iter().for_each(|unit| self.look_at_log(unit));
         if report.degraded() == 0 {
             self.check_complete()?;
             let units = &self.units;
@@ -206,8 +208,12 @@ impl Story {
         Ok(())
     }
 
-    /// Everything agrees: data with redundancy, and the choices that members keep.
+    /// Everything agrees: data with redundancy, and the choices that members keep. What a cache holds may be on its way to
+    /// members: it is flushed first.
     pub(super) fn check_redundancy(&mut self) -> Result<(), Violation> {
+        if self.array.as_ref().is_some_and(|array| array.cache().is_some()) {
+            self.flush_all()?;
+        }
         let look =
             |image: &Image<'_>, _: &mut [Unit]| image.check_redundancy().and_then(|()| image.check_options());
         self.with_image(look).unwrap_or(Ok(()))
