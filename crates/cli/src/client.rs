@@ -31,9 +31,9 @@ const DEATH_POLLS: usize = 10;
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What to do about an array whose daemon was killed. See docs/failure-model.md.
-const AFTER_DEATH: &str = "assemble the array again: only what was being written is resynced. If it was degraded, rows \
-                           that were being written may have lost what was on the missing member, so that --force is \
-                           asked for";
+const AFTER_DEATH: &str = "assemble the array again: only what was being written is resynced. What was written since \
+                           the last flush may be lost if it had a cache. If it was degraded, rows that were being \
+                           written may have lost what was on the missing member, so that --force is asked for";
 
 /// No daemon serves an array of that name.
 #[derive(Debug, thiserror::Error)]

@@ -79,8 +79,8 @@ pub enum ArrayError {
     Cache(#[from] CacheError),
     /// The array cannot be stopped without losing writes that are in its cache only.
     #[error(
-        "{bytes} bytes of acknowledged writes are in the cache only, and members do not take them ({why}); stopped by \
-         force, the array loses them"
+        "{bytes} bytes of acknowledged writes are in the cache only, and members do not take them ({why}); they can be \
+         read until the array is stopped by force, and are lost then"
     )]
     Unwritten {
         /// How much, in whole blocks.

@@ -44,7 +44,7 @@ pub(crate) struct CacheArgs {
     /// The share of what may be dirty, in percent, below which no room is made.
     #[arg(long, value_name = "PERCENT", value_parser = within(1..=99_u8))]
     low: Option<u8>,
-    /// The share from which on members do all that they can.
+    /// The share from which on members destage as fast as they can.
     #[arg(long, value_name = "PERCENT", value_parser = within(1..=100_u8))]
     high: Option<u8>,
     /// The longest that a write stays off the members, under load too, as 30s; or `off`.
@@ -53,7 +53,7 @@ pub(crate) struct CacheArgs {
     /// After so long without requests everything is destaged, as 1s; or `off`.
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
     idle: Option<Duration>,
-    /// No more is dirty than members write in this time, as measured; or `off`.
+    /// Limits what is dirty to what members write in this time, once that was measured; or `off`.
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
     flush: Option<Duration>,
     /// What is kept for readers.

@@ -180,6 +180,12 @@ impl Exports {
         self.change(deadline, |held, source| held.end_all(source, users, deadline))
     }
 
+    /// The array is not stopped after all: there may be exports again.
+    pub(super) fn reopen(&self, deadline: Deadline) -> anyhow::Result<()> {
+        self.held(deadline)?.closed = false;
+        Ok(())
+    }
+
     /// Begins something that must have the array to itself, under the lock, so that no export comes in
     /// between.
     pub(super) fn while_unused<T>(

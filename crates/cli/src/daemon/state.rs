@@ -172,6 +172,8 @@ impl DaemonState {
             match ends.wait_for(deadline.within(patience)) {
                 Some(Err(unwritten @ ArrayError::Unwritten { .. })) => {
                     *stopping = Stopping::No;
+                    // What is cached can be copied off.
+                    self.exports.reopen(deadline)?;
                     return Err(unwritten.into());
                 }
                 Some(result) => break result.err().map(why_unclean),
@@ -195,13 +197,20 @@ impl DaemonState {
         cache_status(&self.array).map_or(0, |cache| cache.dirty_bytes)
     }
 
-    /// Begins to change the cache.
+    /// Begins to change the cache. What changes at once is waited for as any command is.
     fn change_cache(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Reply> {
+        if change.kind.is_none() && change.size_bytes.is_none() {
+            let settings = changed_cache(self.array.cache_settings(), change)?;
+            let notes =
+                self.on_array(deadline, move |array| async move { array.set_cache(settings).await })?;
+            return Ok(Reply::Done(notes));
+        }
         {
             let mut emptied = self.emptied.lock();
             if emptied.is_some() {
                 bail!(
-                    "what is cached is being written already; wait for that (`stripewise detail {}`)",
+                    "what is cached is being written, for an earlier command; wait for that, and see whether a member \
+                     hangs (`stripewise detail {}`)",
                     self.name
                 );
             }

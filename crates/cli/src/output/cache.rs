@@ -33,7 +33,7 @@ pub(super) fn lines(cache: &CacheStatus) -> Vec<(&'static str, String)> {
         return lines;
     }
     let used = format!(
-        "{} dirty (at most {}), {} clean, {} of memory",
+        "{} dirty (limit {}), {} clean, {} of memory",
         format_size(cache.dirty_bytes),
         format_size(cache.dirty_max_bytes),
         format_size(cache.clean_bytes),
@@ -42,8 +42,8 @@ pub(super) fn lines(cache: &CacheStatus) -> Vec<(&'static str, String)> {
     lines.push(("Cached", used));
     lines.push(("Destage", settings(cache)));
     if let Some(rate) = cache.destaged_bytes_per_s {
-        let flush = flush(cache).unwrap_or_default();
-        lines.push(("Destage Rate", format!("{}/s; a flush takes {flush}", format_size(rate))));
+        let flush = flush(cache).map_or(String::new(), |time| format!("; a flush takes {time}"));
+        lines.push(("Destage Rate", format!("{}/s{flush}", format_size(rate))));
     }
     let destaged = cache.destaged.iter().filter(|(_, destaged)| destaged.writes > 0);
     let destaged: Vec<_> = destaged
@@ -64,7 +64,7 @@ pub(super) fn lines(cache: &CacheStatus) -> Vec<(&'static str, String)> {
         lines.push(("Cache Waits", format!("{} for memory", cache.waits)));
     }
     if cache.passed > 0 {
-        lines.push(("Cache Passed", format!("by {} writes while full", cache.passed)));
+        lines.push(("Cache Passed", format!("by {} writes", cache.passed)));
     }
     lines
 }
@@ -94,7 +94,7 @@ pub(crate) fn settings(cache: &CacheStatus) -> String {
 }
 
 fn flush(cache: &CacheStatus) -> Option<String> {
-    Some(format_nanoseconds((cache.flush_s? * 1e9) as u64))
+    cache.flush_s.filter(|time| *time > 0.0).map(|time| format_nanoseconds((time * 1e9) as u64))
 }
 
 /// The share of reads that the cache served.

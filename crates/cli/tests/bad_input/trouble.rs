@@ -144,3 +144,32 @@ fn a_run_directory_that_is_full_ends_nothing() {
     sandbox.done("stop a");
     run.unmount();
 }
+
+/// Members take no more, and blocks are in the cache only: a stop is refused, and what is cached can be read by new clients.
+#[test]
+fn what_only_a_cache_holds_can_be_copied_off_after_a_refused_stop() {
+    if !can_run(&[Need::Tool("mount"), Need::Root]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let _full = Mounted::new(&["-t", "tmpfs", "-o", "size=16m", "none"], &sandbox.folder().join("full"));
+    let members: Vec<_> = (0..3).map(|i| sandbox.member(&format!("full/m{i}"), 24 * MIB)).collect();
+    sandbox.ok("create a --level 5 --assume-clean --cache stripe --cache-size 8M", &members);
+    sandbox.done("cache a --idle off --age off --flush off");
+    let client = Client::connect(&sandbox.serve("a"));
+    let block = noise(5, 4 << 10);
+    let written = |at: u64| at * (192 << 10);
+    let acknowledged = (0..200).take_while(|at| client.write(written(*at), &block).is_ok()).count() as u64;
+    assert!(acknowledged > 8, "{acknowledged}");
+    drop(client);
+    // As much as there is room for: the blocks of members, which are holes, find none.
+    let filled = std::fs::write(sandbox.folder().join("full/rest"), vec![1; 24 << 20]);
+    assert!(filled.is_err(), "{filled:?}");
+    sandbox.fails(1, "stop a", &[""; 0], &["in the cache only", "stopped by force"]);
+    let client = Client::connect(&sandbox.serve("a"));
+    for at in 0..acknowledged {
+        assert_eq!(client.read(written(at), block.len()).unwrap(), block, "write {at}");
+    }
+    drop(client);
+    sandbox.ok("stop a --force", &[""; 0]);
+}

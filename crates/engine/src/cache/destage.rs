@@ -54,6 +54,7 @@ impl Drop for Ending {
     fn drop(&mut self) {
         match self.of {
             Of::Destage { lent, reason } => {
+                self.cache.destages.add(1, 1);
                 if self.has_succeeded || lives(Mutant::CleanOnError) {
                     self.cache.destaged(self.stripe, &self.cells, lent, reason);
                 }
@@ -93,6 +94,7 @@ impl Cache {
             }
         }
         (!lent.is_empty()).then(|| {
+            self.destages.add(0, 1);
             let cells = Arc::new(lent);
             (cells.clone(), Box::new(self.ending(stripe, cells, Of::Destage { lent: moment, reason })))
         })

@@ -106,6 +106,8 @@ pub(crate) struct Cache {
     clean: Mutex<VecDeque<u32>>,
     /// Dirty cells: how many there came, and how many went.
     dirty: Counters<2>,
+    /// Destages that were begun, and that ended.
+    destages: Counters<2>,
     counts: Counters<COUNTS>,
     settings: Mutex<CacheSettings>,
     /// A [`Mode`].
@@ -207,6 +209,7 @@ impl Cache {
             epoch: AtomicU64::new(1),
             clean: Mutex::new(clean),
             dirty: Counters::default(),
+            destages: Counters::default(),
             counts: Counters::default(),
             settings: Mutex::new(*settings),
             mode: AtomicU8::new(Mode::Open as u8),
@@ -369,6 +372,12 @@ impl Cache {
         if self.is_over.swap(is_over, Ordering::Relaxed) && !is_over {
             self.tell_waiting();
         }
+    }
+
+    /// Whether a destage is under way, whatever for.
+    pub(crate) fn is_destaging(&self) -> bool {
+        let ended = self.destages.sum(1);
+        self.destages.sum(0) > ended
     }
 
     /// Blocks that were destaged so far.

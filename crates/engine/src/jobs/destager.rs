@@ -138,7 +138,7 @@ impl Destager {
                 let destage = jobs.stripes.destage(cache, next.stripe, next.rows, reason);
                 under_way.push(destage.map(move |done| (next, done)).boxed());
             }
-            self.rate.note(cache, jobs.life.env().now(), !under_way.is_empty());
+            self.rate.note(cache, jobs.life.env().now(), cache.is_destaging());
             if under_way.is_empty() {
                 return result;
             }

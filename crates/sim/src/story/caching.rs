@@ -102,6 +102,18 @@ impl Story {
         self.command("another cache".to_owned(), async move { array.set_cache(settings).await });
     }
 
+    /// From now on all reads reach members.
+    pub(super) fn do_without_cache(&mut self) -> Result<(), Violation> {
+        let array = self.array().clone();
+        if array.cache().is_none() {
+            return Ok(());
+        }
+        let settings = CacheSettings { kind: CacheKind::None, ..array.cache_settings() };
+        let changed =
+            self.finish(async move { array.set_cache(settings).await }, "switching the cache off")?;
+        changed.map_err(|error| Checker::Service.violation(format!("switching the cache off: {error}")))
+    }
+
     /// Clients write, flush and write durably in one row, which is being destaged all the time. True once a durable
     /// write there is acknowledged: power fails at once. False: there is no cache, or it is not drawn.
     pub(super) fn crowds_in_a_row(&mut self) -> Result<bool, Violation> {

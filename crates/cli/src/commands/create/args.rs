@@ -118,7 +118,8 @@ pub(crate) struct CreateArgs {
     /// Memory that the cache may take: 512M, and at most a quarter of the machine's, if left out.
     #[arg(long, value_parser = parse_size)]
     pub(super) cache_size: Option<u64>,
-    /// No more is dirty in the cache than members write in this time, as measured; or `off`; 10s, if left out.
+    /// Limits what is dirty in the cache to what members write in this time, once that was measured; or `off`; 10s, if
+    /// left out.
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
     pub(super) cache_flush_time: Option<Duration>,
     /// What the cache takes memory for: blocks, if left out.
