@@ -199,27 +199,30 @@ impl DaemonState {
 
     /// Begins to change the cache. What changes at once is waited for as any command is.
     fn change_cache(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Reply> {
-        if change.kind.is_none() && change.size_bytes.is_none() {
-            let settings = changed_cache(self.array.cache_settings(), change)?;
-            let notes =
-                self.on_array(deadline, move |array| async move { array.set_cache(settings).await })?;
-            return Ok(Reply::Done(notes));
-        }
-        {
+        let settings = {
             let mut emptied = self.emptied.lock();
-            if emptied.is_some() {
+            // Perhaps it has ended, and its command was interrupted before.
+            let ended = emptied.as_ref().map(|before| before.ends.wait_for(Duration::ZERO));
+            if let Some(None) = ended {
                 bail!(
                     "what is cached is being written, for an earlier command; wait for that, and see whether a member \
                      hangs (`stripewise detail {}`)",
                     self.name
                 );
             }
+            *emptied = None;
             let (array, settings) = (self.array.clone(), changed_cache(self.array.cache_settings(), change)?);
-            let change = async move { array.set_cache(settings).await };
-            let failed = "the change of the cache failed";
-            *emptied = Some(Emptied { ends: self.host.runtime().begin(change), notes: Notes::new(), failed });
-        }
-        self.emptied(deadline)
+            let is_replaced = change.kind.is_some() || change.size_bytes.is_some();
+            if is_replaced {
+                let change = async move { array.set_cache(settings).await };
+                let failed = "the change of the cache failed";
+                let ends = self.host.runtime().begin(change);
+                *emptied = Some(Emptied { ends, notes: Notes::new(), failed });
+            }
+            (!is_replaced).then_some(settings)
+        };
+        let Some(settings) = settings else { return self.emptied(deadline) };
+        self.on_array(deadline, move |array| async move { array.set_cache(settings).await }).map(Reply::Done)
     }
 
     /// Takes the block device away, and begins to write out what is cached.
@@ -241,14 +244,13 @@ impl DaemonState {
     /// How far the cache is emptied.
     fn emptied(&self, deadline: Deadline) -> anyhow::Result<Reply> {
         let mut emptied = self.emptied.lock();
-        let Some(Emptied { ends, .. }) = &*emptied else { return Ok(Reply::Done(Notes::new())) };
+        let Some(Emptied { ends, failed, .. }) = &*emptied else { return Ok(Reply::Done(Notes::new())) };
         let Some(result) = ends.wait_for(deadline.within(EMPTYING_STEP)) else {
             return Ok(Reply::Emptying { left_bytes: self.cached_bytes() });
         };
-        let Some(Emptied { notes, failed, .. }) = emptied.take() else {
-            return Ok(Reply::Done(Notes::new()));
-        };
-        result.context(failed)?;
+        let result = result.context(*failed);
+        let notes = emptied.take().map(|emptied| emptied.notes).unwrap_or_default();
+        result?;
         Ok(Reply::Done(notes))
     }
 
