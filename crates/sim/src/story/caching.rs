@@ -14,8 +14,6 @@ use crate::{
     client::Client,
 };
 
-/// One story in so many is of an array with a cache.
-const CACHED_ONE_IN: u64 = 3;
 /// The cache is changed after one action of so many.
 const CHANGES_ONE_IN: u8 = 4;
 /// One life in so many of an array with a cache ends while clients crowd in a row.
@@ -55,8 +53,7 @@ impl Story {
 
     /// Whether the array of this story has a cache now and then.
     pub(super) fn has_caches(&self) -> bool {
-        let is_drawn = self.plan.caches && self.plan.seed % CACHED_ONE_IN == 1;
-        is_drawn && self.may_cache && self.shape.level.has_parity()
+        self.plan.has_caches() && self.may_cache && self.shape.level.has_parity()
     }
 
     pub(super) fn any_cache_settings(&mut self) -> CacheSettings {

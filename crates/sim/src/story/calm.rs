@@ -21,7 +21,8 @@ impl Story {
         self.array().resume_jobs();
         self.array().set_speed_limits(SpeedLimits::default());
         self.units.iter().for_each(|unit| unit.sim.set_slowness(1));
-        let mut report = self.wait_for_jobs()?;
+        self.wait_for_jobs()?;
+        let mut report = self.drop_the_failed()?;
         if report.degraded() > 0 && self.rng.u8(..4) != 0 && self.units.len() < self.shape.members + 6 {
             // A fault that strikes while spares are filled is over once they are.
             let all_sound = self.units.iter().all(Unit::is_sound);
@@ -41,13 +42,9 @@ impl Story {
             let array = self.array().clone();
             let flushed = self.finish(async move { array.flush().await }, "a flush")?;
             flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
-            report = self.wait_for_jobs()?;
+            self.wait_for_jobs()?;
         }
-        if self.units.iter().any(|unit| unit.faults.failed() > 0) {
-            // A request has failed: its member is dropped only once the requests beside it are done.
-            self.world.run_for(self.shape.tuning.housekeeping_interval);
-            report = self.wait_for_jobs()?;
-        }
+        report = self.drop_the_failed()?;
         self.hole.clear();
         // A member may have been filled while others were lost, and lack blocks that they have now.
         self.units_by_role().into_iter().for_each(|unit| self.look_at_log(unit));
@@ -158,6 +155,15 @@ impl Story {
         flushed.map_err(|error| Checker::Service.violation(format!("a flush: {error}")))?;
         self.hole.clear();
         self.check_content()
+    }
+
+    /// A member whose request has failed is dropped only once the requests beside it are done: waits for that, and for the
+    /// jobs that follow.
+    fn drop_the_failed(&mut self) -> Result<ArrayReport, Violation> {
+        if self.units.iter().any(|unit| unit.faults.failed() > 0) {
+            self.world.run_for(self.shape.tuning.housekeeping_interval);
+        }
+        self.wait_for_jobs()
     }
 
     pub(super) fn wait_for_jobs(&mut self) -> Result<ArrayReport, Violation> {

@@ -93,6 +93,8 @@ const CLIENTS_END_ONE_IN: u8 = 6;
 
 /// Steps of the scheduler after which a request, command or job counts as hanging.
 const STEPS_MAX: u64 = 2_000_000;
+/// One story of so many has caches.
+const CACHED_ONE_IN: u64 = 3;
 
 /// The parameters of a story.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,6 +141,11 @@ impl Plan {
             mutant: None,
             until: None,
         }
+    }
+
+    /// Whether the array has a cache now and then, if its level has parity.
+    pub fn has_caches(&self) -> bool {
+        self.caches && self.seed % CACHED_ONE_IN == 1
     }
 }
 

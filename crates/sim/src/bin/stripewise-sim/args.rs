@@ -117,6 +117,9 @@ pub(crate) struct RunArgs {
     /// End after so many power failures, no two at the same moment of the same history.
     #[arg(long)]
     pub(crate) crash_points: Option<u64>,
+    /// Only stories with caches: of arrays of level 4, 5 or 6, which --level names.
+    #[arg(long, requires = "level", conflicts_with = "no_caches")]
+    pub(crate) only_caches: bool,
     /// Threads; as many as there are cores, if left out.
     #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,

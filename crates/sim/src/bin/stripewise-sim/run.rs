@@ -77,6 +77,9 @@ fn tell_stories(args: &RunArgs, progress: &Progress, started: Instant) {
             return;
         }
         let plan = Plan { until, ..args.story.plan(seed) };
+        if args.only_caches && !plan.has_caches() {
+            continue;
+        }
         let outcome = tell(&plan);
         progress.stories.fetch_add(1, Ordering::Relaxed);
         let count = outcome.crash_points.len() as u64;
