@@ -8,7 +8,7 @@ use stripewise_engine::{
     destage::{WHAT, WHEN},
 };
 
-use super::Story;
+use super::{Shape, Story};
 use crate::{
     check::{Checker, SECTOR_BYTES, Violation, layout::ROW_BYTES},
     client::Client,
@@ -29,6 +29,31 @@ const FLUSH_SLOWNESS: u32 = 20;
 
 /// Sectors of a block.
 pub(super) const BLOCK_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
+
+/// Any settings of a cache for an array of this shape; one in four is of none. Mostly it has room for a few stripes.
+pub(crate) fn draw_settings(shape: &Shape, rng: &mut Rng) -> CacheSettings {
+    let stripe_bytes = u64::from(shape.chunk_bytes) * shape.data_columns() as u64;
+    let min_bytes = 2 * stripe_bytes * 5 / 4 + 16384;
+    let kind = [CacheKind::Stripe, CacheKind::Stripe, CacheKind::Pbg, CacheKind::None][rng.usize(..4)];
+    let stripes = [2, 2, 3, 5, 16, 200][rng.usize(..6)];
+    let size_bytes = (stripes * stripe_bytes * 5 / 4 + 16384).min(32 << 20).max(min_bytes);
+    let mut time =
+        || [None, Some(1), Some(30), Some(1000), Some(30_000)][rng.usize(..5)].map(Duration::from_millis);
+    let (age, idle, flush_time) = (time(), time(), time());
+    let low_percent = rng.u8(1..99);
+    CacheSettings {
+        when: WHEN[rng.usize(..WHEN.len())],
+        what: WHAT[rng.usize(..WHAT.len())],
+        low_percent,
+        high_percent: rng.u8(low_percent + 1..=100),
+        age,
+        idle,
+        flush_time,
+        read: ReadCache::ALL[rng.usize(..ReadCache::ALL.len())],
+        alloc: CacheAlloc::ALL[rng.usize(..CacheAlloc::ALL.len())],
+        ..CacheSettings::new(kind, size_bytes)
+    }
+}
 
 impl Story {
     /// The cache of the next opening.
@@ -57,28 +82,7 @@ impl Story {
     }
 
     pub(super) fn any_cache_settings(&mut self) -> CacheSettings {
-        let stripe_bytes = u64::from(self.shape.chunk_bytes) * self.shape.data_columns() as u64;
-        let min_bytes = 2 * stripe_bytes * 5 / 4 + 16384;
-        let rng: &mut Rng = &mut self.cache_rng;
-        let kind = [CacheKind::Stripe, CacheKind::Stripe, CacheKind::Pbg, CacheKind::None][rng.usize(..4)];
-        let stripes = [2, 2, 3, 5, 16, 200][rng.usize(..6)];
-        let size_bytes = (stripes * stripe_bytes * 5 / 4 + 16384).min(32 << 20).max(min_bytes);
-        let mut time =
-            || [None, Some(1), Some(30), Some(1000), Some(30_000)][rng.usize(..5)].map(Duration::from_millis);
-        let (age, idle, flush_time) = (time(), time(), time());
-        let low_percent = rng.u8(1..99);
-        let settings = CacheSettings {
-            when: WHEN[rng.usize(..WHEN.len())],
-            what: WHAT[rng.usize(..WHAT.len())],
-            low_percent,
-            high_percent: rng.u8(low_percent + 1..=100),
-            age,
-            idle,
-            flush_time,
-            read: ReadCache::ALL[rng.usize(..ReadCache::ALL.len())],
-            alloc: CacheAlloc::ALL[rng.usize(..CacheAlloc::ALL.len())],
-            ..CacheSettings::new(kind, size_bytes)
-        };
+        let settings = draw_settings(&self.shape, &mut self.cache_rng);
         self.say(|_| format!("cache: {settings:?}"));
         settings
     }

@@ -63,6 +63,7 @@ use std::{
 };
 
 pub use action::Action;
+pub(crate) use caching::draw_settings;
 use fastrand::Rng;
 use parking_lot::Mutex;
 pub use shape::Shape;

@@ -4,7 +4,7 @@
 //!
 //! A round is one array of a random shape. Clients on all workers write, read, zero, discard and flush within
 //! a few rows of each other, and check what they read. An operator fails, adds and replaces members, scrubs,
-//! and changes policies. Then everything is read, checkers that share no code with the engine compare the
+//! and changes policies and the cache; in every other round there is one from the start. Then everything is read, checkers that share no code with the engine compare the
 //! members, and the array is opened and read once more.
 
 mod member;
@@ -120,6 +120,9 @@ impl<'a> Stress<'a> {
             let stats = self.array.stats().report();
             stats.reads + stats.writes + stats.flushes
         };
+        if seed % 2 == 0 {
+            operator.change_cache()?;
+        }
         let (mut left, mut last) = (clients, (served(), Instant::now()));
         while left > 0 {
             operator.act()?;

@@ -9,7 +9,7 @@ use stripewise_engine::{Array, ArrayError, ArrayReport, MemberState, plan::selec
 use super::{member::StressMember, new_member, within};
 use crate::{
     check::{Checker, Violation},
-    story::Shape,
+    story::{Shape, draw_settings},
 };
 
 /// Pauses between commands, in milliseconds at most.
@@ -47,8 +47,23 @@ impl<'a> Operator<'a> {
                 let policy = POLICIES[self.rng.usize(..POLICIES.len())];
                 self.command("policy", move |array| async move { array.set_policy(policy).await })
             }
+            4 => self.change_cache(),
             _ => Ok(()),
         }
+    }
+
+    /// Another cache, or other settings of it, or none: while clients work.
+    pub(super) fn change_cache(&mut self) -> Result<(), Violation> {
+        if !self.shape.level.has_parity() {
+            return Ok(());
+        }
+        let mut settings = draw_settings(&self.shape, &mut self.rng);
+        if self.rng.bool() {
+            // What is changed without another cache.
+            let now = self.array.cache_settings();
+            (settings.kind, settings.size_bytes) = (now.kind, now.size_bytes);
+        }
+        self.command("another cache", move |array| async move { array.set_cache(settings).await })
     }
 
     /// Waits until everything that was begun has ended.
