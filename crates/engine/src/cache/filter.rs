@@ -1,7 +1,7 @@
 //! A word of bits for each bucket, which tells without the bucket's lock which cells it may hold: a Bloom filter of two
 //! bits a cell.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use stripewise_device::sync::seam::atomic::{AtomicU64, Ordering};
 
 /// The words of all buckets. A word is changed by the holder of its bucket. A cell's bits are set while the cell is held,
 /// and perhaps longer.

@@ -28,19 +28,18 @@ mod working;
 use std::{
     collections::VecDeque,
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::AtomicUsize},
 };
 
-use parking_lot::Mutex;
 use stripewise_device::{
     IoBuf,
     frames::{FRAME_COST, Frames},
     sync::{
         Counters,
-        seam::{CopyGuard, CopyLock},
+        seam::{
+            CopyGuard, CopyLock, Mutex,
+            atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+        },
     },
 };
 

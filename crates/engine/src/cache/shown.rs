@@ -3,12 +3,12 @@
 //! A cell of which all is in hand is [shown](stripewise_device::frames::Frames::show) by the store of frames. It is hidden
 //! while it is changed, and before its block is dropped. The lock is that of its bucket.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::ops::Range;
 
-use stripewise_device::Block;
+use stripewise_device::{
+    Block,
+    sync::seam::atomic::{AtomicBool, Ordering},
+};
 
 use super::Cache;
 use crate::{

@@ -4,8 +4,7 @@
 
 use std::{collections::BTreeSet, future::poll_fn, task::Poll};
 
-use parking_lot::Mutex;
-use stripewise_device::sync::{WaitList, wake_all};
+use stripewise_device::sync::{WaitList, seam::Mutex, wake_all};
 
 use super::Cache;
 use crate::{

@@ -1,5 +1,5 @@
-//! Checks every order of steps of the row locks and the intent bitmap with two or three threads, and in
-//! [`members`] of changes of the members. Run with `cargo test --release -p stripewise-engine --features loom
+//! Checks every order of steps of the row locks and the intent bitmap with two or three threads, in [`members`] of
+//! changes of the members, and in [`cache`] of the cache. Run with `cargo test --release -p stripewise-engine --features loom
 //! --lib model_check`.
 //!
 //! Not checked: a third thread at the bitmap, which takes minutes for each kind of lock; members that fail
@@ -8,6 +8,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cache;
 mod members;
 
 use std::sync::Arc as Fixed;
