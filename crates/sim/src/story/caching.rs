@@ -110,9 +110,20 @@ impl Story {
             return Ok(());
         }
         let settings = CacheSettings { kind: CacheKind::None, ..array.cache_settings() };
-        let changed =
-            self.finish(async move { array.set_cache(settings).await }, "switching the cache off")?;
-        changed.map_err(|error| Checker::Service.violation(format!("switching the cache off: {error}")))
+        self.use_cache(settings).map(drop)
+    }
+
+    /// From now on, until something is written, all reads reach members.
+    pub(super) fn read_past_cache(&mut self) -> Result<(), Violation> {
+        let array = self.array().clone();
+        if array.cache().is_none() {
+            return Ok(());
+        }
+        let settings = CacheSettings { read: ReadCache::Nothing, ..array.cache_settings() };
+        if settings != array.cache_settings() {
+            self.use_cache(settings)?;
+        }
+        self.flush_all()
     }
 
     /// Clients write, flush and write durably in one row, which is being destaged all the time. True once a durable
