@@ -102,9 +102,9 @@ pub(crate) fn alloc_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(CacheAlloc::ALL.map(|alloc| PossibleValue::new(alloc.name()).help(help(alloc))))
 }
 
-/// A time in the words of the control socket, where 0 is without limit.
+/// A time in the words of the control socket, where 0 is without limit, and what is shorter than a millisecond is one.
 pub(crate) fn ms(time: Duration) -> u64 {
-    time.as_millis() as u64
+    time.as_micros().div_ceil(1000) as u64
 }
 
 pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {

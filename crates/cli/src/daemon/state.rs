@@ -27,6 +27,7 @@ use super::{
 use crate::{
     errors,
     reports::{cache_status, changed_cache, member_class},
+    sizes::format_size,
 };
 
 /// How long a question and a command to the array may take. A command waits for members. A member that hangs
@@ -153,7 +154,7 @@ impl DaemonState {
         let mut stopping = stopping
             .ok_or_else(|| anyhow!("it is being stopped already, and that takes long; see its log"))?;
         if let Stopping::No = &*stopping {
-            let notes = self.exports.end_all(users, deadline)?;
+            let notes = self.exports.end_all(users, deadline).map_err(|refused| self.with_stake(refused))?;
             self.loading.cut_short();
             let array = self.array.clone();
             let ends = self.host.runtime().begin(async move {
@@ -197,6 +198,19 @@ impl DaemonState {
         cache_status(&self.array).map_or(0, |cache| cache.dirty_bytes)
     }
 
+    /// An error with what would be lost if the array ended now. Of a sound array nothing would: it is written first.
+    fn with_stake(&self, refused: anyhow::Error) -> anyhow::Error {
+        match self.cached_bytes() {
+            0 => refused,
+            _ if !self.status().is_ok_and(|status| status.state == "failed") => refused,
+            bytes => anyhow!(
+                "{}; {} are in the cache only, and lost if the array is stopped by force",
+                errors::line(&refused),
+                format_size(bytes)
+            ),
+        }
+    }
+
     /// Begins to change the cache. What changes at once is waited for as any command is.
     fn change_cache(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Reply> {
         let settings = {
@@ -227,7 +241,8 @@ impl DaemonState {
 
     /// Takes the block device away, and begins to write out what is cached.
     fn detach(&self, force: bool, deadline: Deadline) -> anyhow::Result<Reply> {
-        let notes = self.exports.detach(users_for(force), deadline)?;
+        let notes = self.exports.detach(users_for(force), deadline);
+        let notes = notes.map_err(|refused| self.with_stake(refused))?;
         {
             let mut emptied = self.emptied.lock();
             if emptied.is_some() || self.cached_bytes() == 0 {
@@ -248,7 +263,7 @@ impl DaemonState {
         let Some(result) = ends.wait_for(deadline.within(EMPTYING_STEP)) else {
             return Ok(Reply::Emptying { left_bytes: self.cached_bytes() });
         };
-        let result = result.context(*failed);
+        let result = result.context(*failed).map_err(|refused| self.with_stake(refused));
         let notes = emptied.take().map(|emptied| emptied.notes).unwrap_or_default();
         result?;
         Ok(Reply::Done(notes))

@@ -30,6 +30,24 @@ fn members_that_are_too_small() {
 }
 
 #[test]
+fn settings_of_a_cache_that_mean_nothing() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(3, 24 * MIB);
+    for option in ["--cache-size 8M", "--cache-flush-time 1s", "--cache-alloc stripe"] {
+        let words = [option.split(' ').next().unwrap(), "give --cache stripe"];
+        sandbox.fails(1, &format!("create a --level 5 {option}"), &members, &words);
+    }
+    let plan = sandbox.ok("create a --level 5 --cache stripe --cache-size 8M --dry-run", &members);
+    assert!(plan.contains("cache stripe of 8 MiB"), "{plan:?}");
+    sandbox.ok("create a --level 5 --assume-clean", &members);
+    // Also while there is no cache.
+    sandbox.fails(1, "cache a --size 1K", &[""; 0], &["does not hold two stripes"]);
+    sandbox.fails(1, "cache a --age 1200h", &[""; 0], &["1 ms to 49 days"]);
+    let settings = sandbox.done("cache a --idle 0.2ms");
+    assert!(settings.contains("1ms"), "{settings}");
+}
+
+#[test]
 fn members_of_different_size_give_what_the_smallest_has() {
     let sandbox = Sandbox::new();
     let members = [("a", 40), ("b", 24), ("c", 32)].map(|(name, mib)| sandbox.member(name, mib * MIB));

@@ -149,7 +149,7 @@ fn a_run_directory_that_is_full_ends_nothing() {
 #[test]
 fn what_only_a_cache_holds_can_be_copied_off_after_a_refused_stop() {
     const WRITES: u64 = 200;
-    if !can_run(&[Need::Tool("mount"), Need::Root]) {
+    if !can_run(&[Need::Tool("mount"), Need::Root, Need::Device("/dev/fuse")]) {
         return;
     }
     let sandbox = Sandbox::new();
@@ -157,6 +157,7 @@ fn what_only_a_cache_holds_can_be_copied_off_after_a_refused_stop() {
     let members: Vec<_> = (0..3).map(|i| sandbox.member(&format!("full/m{i}"), 24 * MIB)).collect();
     sandbox.ok("create a --level 5 --assume-clean --cache stripe --cache-size 8M", &members);
     sandbox.done("cache a --idle off --age off --flush off");
+    sandbox.done("attach a --method fuse");
     let client = Client::connect(&sandbox.serve("a"));
     let block = noise(5, 4 << 10);
     let written = |at: u64| at * (192 << 10);
@@ -165,6 +166,14 @@ fn what_only_a_cache_holds_can_be_copied_off_after_a_refused_stop() {
     // As much as there is room for: the blocks of members, which are holes, find none.
     let filled = std::fs::write(sandbox.folder().join("full/rest"), vec![1; 24 << 20]);
     assert!(filled.is_err(), "{filled:?}");
+    let stake = "800 KiB are in the cache only, and lost if the array is stopped by force";
+    for (command, words) in [
+        ("detach a", "cannot write out the cached data"),
+        ("stop a", "cannot write out the cached data"),
+        ("detach a --force", "it is detached, and what is cached could not be written"),
+    ] {
+        sandbox.fails(1, command, &[""; 0], &[words, stake]);
+    }
     sandbox.fails(1, "stop a", &[""; 0], &["in the cache only", "stopped by force"]);
     let client = Client::connect(&sandbox.serve("a"));
     for at in 0..WRITES {

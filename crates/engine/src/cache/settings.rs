@@ -175,6 +175,12 @@ pub enum CacheError {
         /// The high mark as given.
         high: u8,
     },
+    /// Members cannot keep a time.
+    #[error("a time of {time:?} is not kept with the cache: give one of 1 ms to 49 days, or `off`")]
+    Time {
+        /// As given.
+        time: Duration,
+    },
     /// The system gave no memory.
     #[error("the system has no {size_bytes} bytes of address space for a cache; give it less")]
     NoMemory {
@@ -214,7 +220,16 @@ impl CacheSettings {
         if low == 0 || low >= high || high > 100 {
             return Err(CacheError::Marks { low, high });
         }
-        if self.kind == CacheKind::None {
+        let too_long = [self.age, self.idle, self.flush_time].into_iter().flatten().find(|time| {
+            let ms = time.as_micros().div_ceil(1000);
+            ms == 0 || ms >= u128::from(NO_LIMIT_MS)
+        });
+        if let Some(time) = too_long {
+            return Err(CacheError::Time { time });
+        }
+        // A size may be chosen before there is a cache.
+        let is_none = self.kind == CacheKind::None;
+        if is_none && (self.size_bytes.is_none() || !geometry.has_parity()) {
             return Ok(());
         }
         if !geometry.has_parity() {
@@ -227,7 +242,7 @@ impl CacheSettings {
         if size_bytes < min_bytes {
             return Err(CacheError::TooSmall { size_bytes, min_bytes });
         }
-        if size_bytes > memory_bytes {
+        if size_bytes > memory_bytes && !is_none {
             return Err(CacheError::TooLarge { size_bytes, memory_bytes });
         }
         Ok(())
@@ -350,6 +365,29 @@ mod tests {
         for (low, high) in [(0, 50), (60, 50), (50, 50), (50, 101)] {
             let marks = CacheSettings { low_percent: low, high_percent: high, ..stripe };
             assert_eq!(marks.check(&raid5, memory), Err(CacheError::Marks { low, high }));
+        }
+        // Also before there is a cache; what another machine could have is kept.
+        let none = |size| CacheSettings::new(CacheKind::None, size).check(&raid5, memory);
+        let too_small = CacheError::TooSmall { size_bytes: 1024, min_bytes };
+        assert_eq!((none(1024), none(memory + 1)), (Err(too_small), Ok(())));
+    }
+
+    #[test]
+    fn times_that_members_cannot_keep_are_refused() {
+        let geometry = geometry(Level::Raid5, 5);
+        let days = |days: u64| Duration::from_secs(days * 86_400);
+        for (time, is_kept) in
+            [(days(49), true), (days(50), false), (Duration::ZERO, false), (Duration::from_millis(1), true)]
+        {
+            let of = |settings: CacheSettings| settings.check(&geometry, 1 << 30);
+            let (time, none) = (Some(time), CacheSettings::default());
+            for settings in [
+                CacheSettings { age: time, ..none },
+                CacheSettings { idle: time, ..none },
+                CacheSettings { flush_time: time, ..none },
+            ] {
+                assert_eq!(of(settings).is_ok(), is_kept, "{settings:?}");
+            }
         }
     }
 

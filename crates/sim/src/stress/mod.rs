@@ -120,7 +120,7 @@ impl<'a> Stress<'a> {
             let stats = self.array.stats().report();
             stats.reads + stats.writes + stats.flushes
         };
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             operator.change_cache()?;
         }
         let (mut left, mut last) = (clients, (served(), Instant::now()));

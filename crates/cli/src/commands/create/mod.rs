@@ -23,6 +23,7 @@ use crate::{
     daemon::{self, CreateSpec, DaemonSpec, LookedAt, Opening, start_daemon},
     given::{absolute_path, check_given_once, given_classes, is_same_device},
     said::{note, print_json, say, tell_notes},
+    sizes::format_size,
 };
 
 /// The chunk size if none is given.
@@ -67,7 +68,7 @@ fn dry_run(args: &CreateArgs, create: &CreateSpec, json: bool) -> anyhow::Result
         }))?;
     } else {
         say!("would make raid{} '{}' of {}", create.level, args.name, members_text(&places));
-        let plan = [spares_text(create), parity_text(args, &places, is_measured)];
+        let plan = [spares_text(create), parity_text(args, &places, is_measured), cache_text(args)];
         plan.into_iter().flatten().for_each(|line| say!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
@@ -114,6 +115,7 @@ fn create_spec(args: &CreateArgs) -> anyhow::Result<CreateSpec> {
     if spares.iter().any(|spare| spare == MISSING) {
         bail!("a spare cannot be missing; leave it out");
     }
+    check_cache(args)?;
     let parity = ParityChoice::parse(args)?;
     let mut members = members.to_vec();
     if let ParityChoice::Device(device) = &parity {
@@ -152,6 +154,26 @@ fn create_spec(args: &CreateArgs) -> anyhow::Result<CreateSpec> {
         force: args.force || args.yes,
         looked_at: BTreeMap::new(),
     })
+}
+
+/// Refuses what would say nothing without a cache.
+fn check_cache(args: &CreateArgs) -> anyhow::Result<()> {
+    let given = [
+        ("--cache-size", args.cache_size.is_some()),
+        ("--cache-flush-time", args.cache_flush_time.is_some()),
+        ("--cache-alloc", args.cache_alloc.is_some()),
+    ];
+    let given = given.into_iter().find(|(_, is_given)| *is_given).filter(|_| args.cache == "none");
+    if let Some((option, _)) = given {
+        bail!("{option} is for a cache, and there is none by default; give --cache stripe, too");
+    }
+    Ok(())
+}
+
+/// The cache, as it is going to be.
+fn cache_text(args: &CreateArgs) -> Option<String> {
+    let size = args.cache_size.map_or(String::new(), |size| format!(" of {}", format_size(size)));
+    (args.cache != "none").then(|| format!("cache {}{size}", args.cache))
 }
 
 /// What `--parity` can be.
