@@ -152,6 +152,34 @@ fn stop_by_force_ends_in_bounded_time_where_writing_out_hangs() {
     );
 }
 
+/// A cache is being emptied for good, its command is interrupted, and a setting is changed: neither comes in the way of the
+/// other, and the cache does not come back.
+#[test]
+fn a_setting_of_a_cache_waits_for_its_replacement() {
+    let Some((sandbox, server, _)) = on_a_served_file() else { return };
+    sandbox.done("cache a stripe --size 8M --idle off --age off --flush off");
+    let client = Client::connect(&sandbox.serve("a"));
+    // Some stripes are on the member that hangs. After the flush, superblocks say dirty: only data is left to be written.
+    let write = || (0..40).for_each(|at| client.write(at * (128 << 10), &noise(at, 4 << 10)).unwrap());
+    write();
+    client.flush().unwrap();
+    write();
+    let halted = Halted::new(server);
+    let mut emptying = sandbox.command();
+    emptying.args(["cache", "a", "none"]).stderr(Stdio::null()).stdout(Stdio::null());
+    let mut emptying = emptying.spawn().unwrap();
+    eventually("it is being emptied", || sandbox.json("cache a")["is_draining"] == true);
+    let refused = || sandbox.run("cache a --age 7s", &[""; 0]).err.contains("for an earlier command");
+    assert!(refused());
+    emptying.kill().unwrap();
+    emptying.wait().unwrap();
+    assert!(refused(), "it still is");
+    drop(halted);
+    eventually("it is empty", || sandbox.run("cache a --age 7s", &[""; 0]).code == Some(0));
+    let cache = &sandbox.status("a")["cache"];
+    assert_eq!((&cache["kind"], &cache["age_ms"]), (&"none".into(), &7000.into()), "{cache}");
+}
+
 /// What hangs in several of a daemon's servers is waited for no longer than in one of them.
 #[test]
 fn the_waits_of_a_stop_do_not_add_up() {
