@@ -10,7 +10,9 @@ use common::{
     Shape,
     faulty::{Bench, bench},
 };
-use stripewise_engine::{CacheAlloc, CacheKind, CacheReport, CacheSettings, ReadCache, geometry::Level};
+use stripewise_engine::{
+    CacheAlloc, CacheKind, CacheReport, CacheSettings, DestageReason, ReadCache, geometry::Level,
+};
 
 const BLOCK: usize = 4096;
 const CHUNK: usize = 16384;
@@ -115,4 +117,26 @@ fn a_sequential_reader_reads_what_is_dirty() {
         }
     }
     read_in_order(&bench, 6);
+}
+
+/// What members take in a flush limits what may be dirty from then on, though hardly anything else was destaged.
+#[test]
+fn a_flush_tells_how_fast_members_are() {
+    let bench = bench(7, SHAPE);
+    let capacity = bench.array.geometry().capacity_bytes();
+    let limited =
+        CacheSettings { flush_time: Some(Duration::from_secs(1)), ..settings(CacheKind::Stripe, 8 << 20) };
+    use_cache(&bench, limited);
+    bench.sims.iter().for_each(|sim| sim.set_slowness(1000));
+    let unmeasured = report(&bench).dirty_max;
+    for round in 1..4 {
+        let every_other = (0..capacity).step_by(2 * BLOCK);
+        every_other.for_each(|at| bench.write(at, round, BLOCK).unwrap());
+        let array = bench.array.clone();
+        bench.world.run(async move { array.flush().await }).unwrap();
+    }
+    let CacheReport { blocks_per_s, dirty_max, destaged, .. } = report(&bench);
+    assert!(blocks_per_s > 0 && dirty_max < unmeasured, "{blocks_per_s} blocks a second, {dirty_max} blocks");
+    let blocks = |reason: DestageReason| destaged[reason as usize].blocks;
+    assert!(blocks(DestageReason::Flush) > 10 * blocks(DestageReason::Mark), "{destaged:?}");
 }
