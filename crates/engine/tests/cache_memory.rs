@@ -140,3 +140,19 @@ fn a_flush_tells_how_fast_members_are() {
     let blocks = |reason: DestageReason| destaged[reason as usize].blocks;
     assert!(blocks(DestageReason::Flush) > 10 * blocks(DestageReason::Mark), "{destaged:?}");
 }
+
+/// Of a read that is cached in part only the gaps come from a member, and the read counts once.
+#[test]
+fn a_read_that_is_cached_in_part_counts_once() {
+    let bench = bench(9, SHAPE);
+    bench.fill(1);
+    use_cache(&bench, settings(CacheKind::Stripe, 1 << 20));
+    bench.write(BLOCK as u64, 2, BLOCK).unwrap();
+    bench.sims.iter().for_each(|sim| sim.watch_reads());
+    let content = bench.read(0, 3 * BLOCK).unwrap();
+    assert!(content.chunks(BLOCK).map(|block| block[0]).eq([1, 2, 1]));
+    let blocks: usize = bench.sims.iter().map(|sim| sim.watched_reads().count_ones(..)).sum();
+    assert_eq!(blocks, 2);
+    let CacheReport { read_hits, read_part_hits, read_misses, .. } = report(&bench);
+    assert_eq!((read_hits, read_part_hits, read_misses), (0, 1, 0));
+}

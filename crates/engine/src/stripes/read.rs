@@ -58,7 +58,12 @@ pub(super) enum Left {
     Lost(Box<Recovery>),
     /// Nothing was asked for yet.
     All(IoBuf),
+    /// As above, and some of the pieces are filled.
+    Cut(IoBuf, Box<Cut>),
 }
+
+/// Pieces of a read, those that are cached and those that are not.
+type Cut = SmallVec<[Piece; 8]>;
 
 /// Pieces in one vectored read: below the kernel's limit of 1024.
 const PIECES_MAX: usize = 512;
@@ -134,7 +139,7 @@ impl Stripes {
             }
             match cache.read(piece.stripe, piece.column, piece.bytes.clone(), &mut buf) {
                 Hit::All => return Progress::Done(buf),
-                Hit::Without(_) => return Progress::Waits(Left::All(buf)),
+                Hit::Without(missing) => return Progress::Waits(cut_one(buf, &piece, missing)),
                 Hit::Nothing => {}
             }
         }
@@ -174,6 +179,7 @@ impl Stripes {
                 }
                 self.read_pieces(&topology, buf, &pieces).await
             }
+            Left::Cut(buf, pieces) => self.read_pieces(&self.members.get(request), buf, &pieces).await,
         }
     }
 
@@ -328,31 +334,44 @@ impl Stripes {
 }
 
 /// Copies what is cached of some pieces into the buffer that they will fill, and cuts the pieces there.
-fn cut_cached(cache: &Cache, pieces: SmallVec<[Piece; 8]>, buf: &mut IoBuf) -> SmallVec<[Piece; 8]> {
-    let (mut cut, mut at) = (SmallVec::new(), 0);
+fn cut_cached(cache: &Cache, pieces: SmallVec<[Piece; 8]>, buf: &mut IoBuf) -> Cut {
+    let (mut cut, mut at) = (Cut::new(), 0);
     for piece in pieces {
-        let Piece { stripe, column, bytes, .. } = piece;
+        let bytes = piece.bytes.clone();
         let into = &mut buf[at..at + bytes.len()];
         at += bytes.len();
-        let missing = match cache.read(stripe, column, bytes.clone(), into) {
-            Hit::All => SmallVec::new(),
-            Hit::Nothing => smallvec![bytes.clone()],
-            Hit::Without(missing) => missing,
-        };
-        let mut from = bytes.start;
-        let mut push = |bytes: Range<usize>, is_cached| {
-            if !bytes.is_empty() {
-                cut.push(Piece { stripe, column, bytes, is_cached });
-            }
-        };
-        for missing in missing {
-            push(from..missing.start, true);
-            from = missing.end;
-            push(missing, false);
+        match cache.read(piece.stripe, piece.column, bytes.clone(), into) {
+            Hit::All => cut_piece(&piece, [], &mut cut),
+            Hit::Nothing => cut_piece(&piece, [bytes], &mut cut),
+            Hit::Without(missing) => cut_piece(&piece, missing, &mut cut),
         }
-        push(from..bytes.end, true);
     }
     cut
+}
+
+/// A read of one piece of which some bytes are not cached.
+#[cold]
+fn cut_one(buf: IoBuf, piece: &Piece, missing: SmallVec<[Range<usize>; 4]>) -> Left {
+    let mut cut = Box::<Cut>::default();
+    cut_piece(piece, missing, &mut cut);
+    Left::Cut(buf, cut)
+}
+
+/// Cuts a piece where it is cached and where bytes are missing.
+fn cut_piece(piece: &Piece, missing: impl IntoIterator<Item = Range<usize>>, cut: &mut Cut) {
+    let Piece { stripe, column, ref bytes, .. } = *piece;
+    let mut push = |bytes: Range<usize>, is_cached| {
+        if !bytes.is_empty() {
+            cut.push(Piece { stripe, column, bytes, is_cached });
+        }
+    };
+    let mut from = bytes.start;
+    for missing in missing {
+        push(from..missing.start, true);
+        from = missing.end;
+        push(missing, false);
+    }
+    push(from..bytes.end, true);
 }
 
 /// Joins the pieces of a buffer again. They are copied if a member lost one piece's buffer and another buffer
