@@ -41,21 +41,23 @@ impl Cache {
 
     #[inline]
     fn has_none_dirty(&self, span: &StripeSpan) -> bool {
-        let mut parts: SmallVec<[Part; 2]> = blocks_of(span, self.chunk_bytes).collect();
-        if let [only] = &parts[..] {
-            return !self.may_hold(span.stripe, only) || self.drop_unless_dirty(span, &parts);
+        match only_block_of(span, self.chunk_bytes) {
+            Some(only) => !self.may_hold(span.stripe, &only) || self.drop_unless_dirty(span, &[only]),
+            None => self.has_none_dirty_of_many(span),
         }
+    }
+
+    fn has_none_dirty_of_many(&self, span: &StripeSpan) -> bool {
+        let mut parts: SmallVec<[Part; 2]> = blocks_of(span, self.chunk_bytes).collect();
         parts.sort_unstable_by_key(|part| part.row);
         let mut units = parts.chunk_by(|one, other| one.row / self.unit_rows == other.row / self.unit_rows);
         units.all(|parts| self.drop_unless_dirty(span, parts))
     }
 
     /// Whether the only block of a write is dirty. Of others it is not looked at.
-    #[inline]
     pub(crate) fn has_dirty_block(&self, span: &StripeSpan) -> bool {
-        let mut parts = blocks_of(span, self.chunk_bytes);
-        let (Some(only), None) = (parts.next(), parts.next()) else { return false };
-        self.may_hold(span.stripe, &only) && self.rewrites(span)
+        let only = only_block_of(span, self.chunk_bytes);
+        only.is_some_and(|only| self.may_hold(span.stripe, &only) && self.rewrites(span))
     }
 
     /// Whether a block may be held, as the filter tells.
@@ -112,6 +114,13 @@ impl Cache {
         });
         self.filter.renew(self.place_of(unit), cells);
     }
+}
+
+/// The block of a write that has only one.
+#[inline]
+fn only_block_of(span: &StripeSpan, chunk_bytes: usize) -> Option<Part> {
+    let mut parts = blocks_of(span, chunk_bytes);
+    parts.next().filter(|_| parts.next().is_none())
 }
 
 fn slot_of(bucket: &Bucket, unit: u64) -> Option<&Slot> {

@@ -93,8 +93,8 @@ impl Stripes {
         }
     }
 
-    /// Sends a part of a stripe past the cache, unless the cache has newer bytes to write there. Looks for these first,
-    /// since a write that must be put needs no rows.
+    /// Sends a part of a stripe past the cache, unless the cache has newer bytes to write there. A write that must be put
+    /// needs no rows, and does not wait for them.
     fn start_past(
         &self,
         cache: &Arc<Cache>,
@@ -102,11 +102,11 @@ impl Stripes {
         geometry: &Geometry,
         write: StripeWrite,
     ) -> Progress {
-        if cache.has_dirty_block(write.client_part().0) {
-            return self.start_put(cache, write);
-        }
         let rows = match self.locks.enter(&write.place(true), write.content.rows(geometry.chunk_bytes())) {
             Entry::Had(rows) => rows,
+            Entry::Busy | Entry::Behind if cache.has_dirty_block(write.client_part().0) => {
+                return self.start_put(cache, write);
+            }
             Entry::Busy | Entry::Behind => return Progress::Waits(Rest::Cached(write)),
         };
         if cache.let_pass(write.client_part().0) {
