@@ -104,7 +104,7 @@ pub(crate) fn alloc_parser() -> PossibleValuesParser {
 
 /// A time in the words of the control socket, where 0 is without limit, and what is shorter than a millisecond is one.
 pub(crate) fn ms(time: Duration) -> u64 {
-    time.as_micros().div_ceil(1000) as u64
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {

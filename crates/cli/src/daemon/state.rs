@@ -183,7 +183,7 @@ impl DaemonState {
                 }
                 None if is_emptied && !deadline.is_over() => {}
                 None if is_emptied => bail!("what is cached is still being written; ask again"),
-                None if users == Users::Force => break Some(HANGS_UNCLEAN.to_owned()),
+                None if users == Users::Force => break Some(format!("{HANGS_UNCLEAN}{}", self.at_stake())),
                 None => bail!("{HANGS}; `stop --force` ends its daemon all the same, as a crash would"),
             }
         };
@@ -198,15 +198,21 @@ impl DaemonState {
         cache_status(&self.array).map_or(0, |cache| cache.dirty_bytes)
     }
 
-    /// An error with what would be lost if the array ended now. Of a sound array nothing would: it is written first.
-    fn with_stake(&self, refused: anyhow::Error) -> anyhow::Error {
+    /// What is in the cache only, where that may be lost; empty if nothing is.
+    fn at_stake(&self) -> String {
         match self.cached_bytes() {
-            0 => refused,
-            _ if !self.status().is_ok_and(|status| status.state == "failed") => refused,
-            bytes => anyhow!(
-                "{}; {} are in the cache only, and lost if the array is stopped by force",
-                errors::line(&refused),
-                format_size(bytes)
+            0 => String::new(),
+            bytes => format!("; {} are in the cache only", format_size(bytes)),
+        }
+    }
+
+    /// An error with what a stop by force may lose.
+    fn with_stake(&self, refused: anyhow::Error) -> anyhow::Error {
+        match self.at_stake() {
+            stake if stake.is_empty() => refused,
+            stake => anyhow!(
+                "{}{stake}, and a stop by force loses what members do not take of that",
+                errors::line(&refused)
             ),
         }
     }
@@ -241,8 +247,9 @@ impl DaemonState {
 
     /// Takes the block device away, and begins to write out what is cached.
     fn detach(&self, force: bool, deadline: Deadline) -> anyhow::Result<Reply> {
+        let is_attached = self.exports.attached().is_some();
         let notes = self.exports.detach(users_for(force), deadline);
-        let notes = notes.map_err(|refused| self.with_stake(refused))?;
+        let notes = notes.map_err(|refused| if is_attached { self.with_stake(refused) } else { refused })?;
         {
             let mut emptied = self.emptied.lock();
             if emptied.is_some() || self.cached_bytes() == 0 {
@@ -263,9 +270,10 @@ impl DaemonState {
         let Some(result) = ends.wait_for(deadline.within(EMPTYING_STEP)) else {
             return Ok(Reply::Emptying { left_bytes: self.cached_bytes() });
         };
-        let result = result.context(*failed).map_err(|refused| self.with_stake(refused));
+        let result = result.context(*failed);
         let notes = emptied.take().map(|emptied| emptied.notes).unwrap_or_default();
-        result?;
+        drop(emptied);
+        result.map_err(|refused| self.with_stake(refused))?;
         Ok(Reply::Done(notes))
     }
 

@@ -34,7 +34,7 @@ fn settings_of_a_cache_that_mean_nothing() {
     let sandbox = Sandbox::new();
     let members = sandbox.members(3, 24 * MIB);
     for option in ["--cache-size 8M", "--cache-flush-time 1s", "--cache-alloc stripe"] {
-        let words = [option.split(' ').next().unwrap(), "give --cache stripe"];
+        let words = [option.split(' ').next().unwrap(), "without a cache"];
         sandbox.fails(1, &format!("create a --level 5 {option}"), &members, &words);
     }
     let plan = sandbox.ok("create a --level 5 --cache stripe --cache-size 8M --dry-run", &members);
@@ -43,8 +43,9 @@ fn settings_of_a_cache_that_mean_nothing() {
     // Also while there is no cache.
     sandbox.fails(1, "cache a --size 1K", &[""; 0], &["does not hold two stripes"]);
     sandbox.fails(1, "cache a --age 1200h", &[""; 0], &["1 ms to 49 days"]);
-    let settings = sandbox.done("cache a --idle 0.2ms");
+    let settings = sandbox.done("cache a --idle 0.0002ms");
     assert!(settings.contains("1ms"), "{settings}");
+    sandbox.done("cache a none --read none");
 }
 
 #[test]

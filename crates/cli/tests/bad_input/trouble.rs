@@ -166,7 +166,7 @@ fn what_only_a_cache_holds_can_be_copied_off_after_a_refused_stop() {
     // As much as there is room for: the blocks of members, which are holes, find none.
     let filled = std::fs::write(sandbox.folder().join("full/rest"), vec![1; 24 << 20]);
     assert!(filled.is_err(), "{filled:?}");
-    let stake = "800 KiB are in the cache only, and lost if the array is stopped by force";
+    let stake = "800 KiB are in the cache only, and a stop by force loses what members do not take";
     for (command, words) in [
         ("detach a", "cannot write out the cached data"),
         ("stop a", "cannot write out the cached data"),

@@ -119,7 +119,11 @@ impl Array {
         if self.is_read_only() {
             return Err(ArrayError::ReadOnly);
         }
-        settings.check(&self.geometry(), self.parts.cache.memory_bytes)?;
+        let (geometry, memory_bytes) = (self.geometry(), self.parts.cache.memory_bytes);
+        settings.check(&geometry, memory_bytes)?;
+        if geometry.has_parity() && settings.size_bytes != self.cache_settings().size_bytes {
+            settings.check_size(&geometry, memory_bytes)?;
+        }
         let parts = self.parts.clone();
         self.parts.life.run(async move { parts.set_cache(settings).await }).await
     }

@@ -176,7 +176,7 @@ pub enum CacheError {
         high: u8,
     },
     /// Members cannot keep a time.
-    #[error("a time of {time:?} is not kept with the cache: give one of 1 ms to 49 days, or `off`")]
+    #[error("a time of {time:?} cannot be kept: give one of 1 ms to 49 days, or `off`")]
     Time {
         /// As given.
         time: Duration,
@@ -220,21 +220,24 @@ impl CacheSettings {
         if low == 0 || low >= high || high > 100 {
             return Err(CacheError::Marks { low, high });
         }
-        let too_long = [self.age, self.idle, self.flush_time].into_iter().flatten().find(|time| {
-            let ms = time.as_micros().div_ceil(1000);
+        let unkept = [self.age, self.idle, self.flush_time].into_iter().flatten().find(|time| {
+            let ms = time.as_nanos().div_ceil(1_000_000);
             ms == 0 || ms >= u128::from(NO_LIMIT_MS)
         });
-        if let Some(time) = too_long {
+        if let Some(time) = unkept {
             return Err(CacheError::Time { time });
         }
-        // A size may be chosen before there is a cache.
-        let is_none = self.kind == CacheKind::None;
-        if is_none && (self.size_bytes.is_none() || !geometry.has_parity()) {
+        if self.kind == CacheKind::None {
             return Ok(());
         }
         if !geometry.has_parity() {
             return Err(CacheError::Level(geometry.level().number()));
         }
+        self.check_size(geometry, memory_bytes)
+    }
+
+    /// Checks that a cache of this size can be: a size may be chosen before there is a cache.
+    pub(crate) fn check_size(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
         let (size_bytes, min_bytes) = (self.size_on(memory_bytes), Self::min_bytes(geometry));
         if size_bytes == 0 {
             return Err(CacheError::Empty { min_bytes });
@@ -242,7 +245,7 @@ impl CacheSettings {
         if size_bytes < min_bytes {
             return Err(CacheError::TooSmall { size_bytes, min_bytes });
         }
-        if size_bytes > memory_bytes && !is_none {
+        if size_bytes > memory_bytes {
             return Err(CacheError::TooLarge { size_bytes, memory_bytes });
         }
         Ok(())
@@ -366,10 +369,10 @@ mod tests {
             let marks = CacheSettings { low_percent: low, high_percent: high, ..stripe };
             assert_eq!(marks.check(&raid5, memory), Err(CacheError::Marks { low, high }));
         }
-        // Also before there is a cache; what another machine could have is kept.
-        let none = |size| CacheSettings::new(CacheKind::None, size).check(&raid5, memory);
-        let too_small = CacheError::TooSmall { size_bytes: 1024, min_bytes };
-        assert_eq!((none(1024), none(memory + 1)), (Err(too_small), Ok(())));
+        // What is not used, and was perhaps kept by another machine, is in nobody's way.
+        for size in [1024, memory + 1] {
+            assert_eq!(CacheSettings::new(CacheKind::None, size).check(&raid5, memory), Ok(()));
+        }
     }
 
     #[test]

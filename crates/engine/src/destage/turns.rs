@@ -30,6 +30,10 @@ const WEIGHT: f64 = 1.0 / 4.0;
 /// the choice. Then the choice is made anew.
 const OTHER_LOAD: f64 = 1.25;
 const OTHER_LOAD_SEEN: u32 = 3;
+/// Measurements after a choice before such a change counts, the first time that a change made no difference to the choice,
+/// and at most: a load that changes all the time would be served the slower way for half of the time.
+const CHANGES_IGNORED: u32 = 8;
+const CHANGES_IGNORED_MAX: u32 = 128;
 
 /// What clients flush in a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,11 +57,17 @@ pub(crate) struct Turns {
     /// The rate of the best at the time of the choice, and how many measurements in a row were unlike it.
     chosen_at: f64,
     unlike: u32,
+    /// Measurements since the choice, and how many of them must pass before another load counts.
+    since_choice: u32,
+    ignored: u32,
     window: Option<(Timestamp, Served)>,
     /// When clients were last seen to have been served, and how often by then.
     last: (Timestamp, u64),
     /// It has just been changed, or made no difference before: this window does not count.
     is_settling: bool,
+    /// The other way seemed better. The load may have changed meanwhile: this one is measured again, and the other must
+    /// be better than before and after.
+    is_challenged: bool,
     /// What was measured so far of the way that is tried.
     tried: SmallVec<[f64; TRIAL]>,
     /// Measurements until the other is tried.
@@ -75,9 +85,12 @@ impl Turns {
             rates: [None; 2],
             chosen_at: 0.0,
             unlike: 0,
+            since_choice: 0,
+            ignored: 0,
             window: None,
             last: Default::default(),
             is_settling: true,
+            is_challenged: false,
             tried: SmallVec::new(),
             left: 0,
             between: TRIED_AFTER,
@@ -90,6 +103,7 @@ impl Turns {
         self.window = None;
         self.tried.clear();
         self.is_on = self.best;
+        self.is_challenged = false;
         self.is_settling = true;
     }
 
@@ -123,7 +137,7 @@ impl Turns {
 
     /// Clients were served so many bytes in a second.
     fn measured(&mut self, rate: f64) {
-        if self.rates.iter().any(Option::is_none) || self.is_on != self.best {
+        if self.rates.iter().any(Option::is_none) || self.is_on != self.best || self.is_challenged {
             self.tried.push(rate);
             let known = self.rates[usize::from(self.best)].filter(|_| self.is_on != self.best);
             let is_slow = |known| rate < known / CLEARLY && self.tried.len() == 1;
@@ -136,12 +150,14 @@ impl Turns {
         *known = Some(known.map_or(rate, |known| known + WEIGHT * (rate - known)));
         self.left = self.left.saturating_sub(1);
         let is_like = (self.chosen_at / OTHER_LOAD..self.chosen_at * OTHER_LOAD).contains(&rate);
-        self.unlike = if is_like { 0 } else { self.unlike + 1 };
-        if self.unlike == OTHER_LOAD_SEEN {
+        self.since_choice += 1;
+        self.unlike = if is_like || self.since_choice <= self.ignored { 0 } else { self.unlike + 1 };
+        let is_other_load = self.unlike == OTHER_LOAD_SEEN;
+        if is_other_load {
             self.between = TRIED_AFTER;
             *known = Some(rate);
         }
-        if self.left == 0 || self.unlike == OTHER_LOAD_SEEN {
+        if self.left == 0 || is_other_load {
             self.turn(!self.best);
         }
     }
@@ -149,20 +165,31 @@ impl Turns {
     /// The way that is used was measured often enough. One window may have had a pause, or a burst: the median counts.
     fn end_trial(&mut self) {
         self.tried.sort_unstable_by(f64::total_cmp);
-        self.rates[usize::from(self.is_on)] = Some(self.tried[self.tried.len() / 2]);
+        let median = self.tried[self.tried.len() / 2];
         self.tried.clear();
-        match self.rates {
-            [Some(off), Some(on)] => self.choose(off, on),
-            _ => self.turn(!self.is_on),
+        let known = &mut self.rates[usize::from(self.is_on)];
+        let is_first = known.is_none();
+        *known = Some(known.filter(|_| self.is_challenged).map_or(median, |before| before.max(median)));
+        let [Some(off), Some(on)] = self.rates else { return self.turn(!self.is_on) };
+        if !is_first && self.is_on != self.best && is_better(on, off) != self.best {
+            self.is_challenged = true;
+            return self.turn(self.best);
         }
+        self.is_challenged = false;
+        self.choose(off, on);
     }
 
     /// Both were measured: keeps to the better one for a while.
     fn choose(&mut self, off: f64, on: f64) {
-        let best = on > MARGIN * off;
+        let best = is_better(on, off);
         self.between = if best == self.best { (2 * self.between).min(TRIED_AFTER_MAX) } else { TRIED_AFTER };
+        self.ignored = match self.unlike == OTHER_LOAD_SEEN {
+            _ if best != self.best => 0,
+            true => (2 * self.ignored).clamp(CHANGES_IGNORED, CHANGES_IGNORED_MAX),
+            false => self.ignored / 2,
+        };
         self.best = best;
-        (self.left, self.unlike) = (self.between, 0);
+        (self.left, self.unlike, self.since_choice) = (self.between, 0, 0);
         self.chosen_at = if best { on } else { off };
         self.turn(best);
     }
@@ -171,6 +198,11 @@ impl Turns {
         self.is_settling |= is_on != self.is_on;
         self.is_on = is_on;
     }
+}
+
+/// Whether a way is better on, with these rates.
+fn is_better(on: f64, off: f64) -> bool {
+    on > MARGIN * off
 }
 
 #[cfg(test)]
@@ -236,6 +268,20 @@ mod tests {
         let known = turns.rates[1];
         live(&mut turns, &mut clock, 10, |is_on| if is_on { 1000 } else { 400 });
         assert!(turns.rates[1] >= known, "the pause was not a part of a window: {known:?}, {turns:?}");
+    }
+
+    #[test]
+    fn a_load_that_changes_all_the_time_is_mostly_served_the_faster_way() {
+        let (mut turns, mut clock) = begin();
+        let (mut on, mut steps) = (0.0, 0);
+        for round in 0..500 {
+            let (load, lasts) = (1 + round % 2, 10 + (round * 17 % 53) as u32);
+            on += f64::from(lasts)
+                * live(&mut turns, &mut clock, lasts, |is_on| load * if is_on { 1000 } else { 600 });
+            steps += lasts;
+        }
+        let share = on / f64::from(steps);
+        assert!(turns.best && share > 0.95, "{share}");
     }
 
     #[test]

@@ -93,8 +93,8 @@ impl Stripes {
         }
     }
 
-    /// Sends a part of a stripe past the cache, unless the cache has newer bytes to write there. A write that must be put
-    /// needs no rows, and does not wait for them.
+    /// Sends a part of a stripe past the cache, unless the cache has newer bytes to write there. A write of one block that
+    /// must be put does not wait for rows.
     fn start_past(
         &self,
         cache: &Arc<Cache>,

@@ -59,11 +59,8 @@ pub(super) enum Left {
     /// Nothing was asked for yet.
     All(IoBuf),
     /// As above, and some of the pieces are filled.
-    Cut(IoBuf, Box<Cut>),
+    Cut(IoBuf, Vec<Piece>),
 }
-
-/// Pieces of a read, those that are cached and those that are not.
-type Cut = SmallVec<[Piece; 8]>;
 
 /// Pieces in one vectored read: below the kernel's limit of 1024.
 const PIECES_MAX: usize = 512;
@@ -334,17 +331,18 @@ impl Stripes {
 }
 
 /// Copies what is cached of some pieces into the buffer that they will fill, and cuts the pieces there.
-fn cut_cached(cache: &Cache, pieces: SmallVec<[Piece; 8]>, buf: &mut IoBuf) -> Cut {
-    let (mut cut, mut at) = (Cut::new(), 0);
+fn cut_cached(cache: &Cache, pieces: SmallVec<[Piece; 8]>, buf: &mut IoBuf) -> SmallVec<[Piece; 8]> {
+    let (mut cut, mut at) = (SmallVec::new(), 0);
     for piece in pieces {
         let bytes = piece.bytes.clone();
         let into = &mut buf[at..at + bytes.len()];
         at += bytes.len();
-        match cache.read(piece.stripe, piece.column, bytes.clone(), into) {
-            Hit::All => cut_piece(&piece, [], &mut cut),
-            Hit::Nothing => cut_piece(&piece, [bytes], &mut cut),
-            Hit::Without(missing) => cut_piece(&piece, missing, &mut cut),
-        }
+        let missing = match cache.read(piece.stripe, piece.column, bytes.clone(), into) {
+            Hit::All => SmallVec::new(),
+            Hit::Nothing => smallvec![bytes],
+            Hit::Without(missing) => missing,
+        };
+        cut_piece(&piece, missing, |piece| cut.push(piece));
     }
     cut
 }
@@ -352,17 +350,17 @@ fn cut_cached(cache: &Cache, pieces: SmallVec<[Piece; 8]>, buf: &mut IoBuf) -> C
 /// A read of one piece of which some bytes are not cached.
 #[cold]
 fn cut_one(buf: IoBuf, piece: &Piece, missing: SmallVec<[Range<usize>; 4]>) -> Left {
-    let mut cut = Box::<Cut>::default();
-    cut_piece(piece, missing, &mut cut);
+    let mut cut = Vec::new();
+    cut_piece(piece, missing, |piece| cut.push(piece));
     Left::Cut(buf, cut)
 }
 
 /// Cuts a piece where it is cached and where bytes are missing.
-fn cut_piece(piece: &Piece, missing: impl IntoIterator<Item = Range<usize>>, cut: &mut Cut) {
+fn cut_piece(piece: &Piece, missing: SmallVec<[Range<usize>; 4]>, mut add: impl FnMut(Piece)) {
     let Piece { stripe, column, ref bytes, .. } = *piece;
     let mut push = |bytes: Range<usize>, is_cached| {
         if !bytes.is_empty() {
-            cut.push(Piece { stripe, column, bytes, is_cached });
+            add(Piece { stripe, column, bytes, is_cached });
         }
     };
     let mut from = bytes.start;

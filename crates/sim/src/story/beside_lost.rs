@@ -33,7 +33,10 @@ impl Story {
             return Ok(());
         }
         let block = blocks[self.side_rng.usize(..blocks.len())].clone();
-        let unit = self.lose_sector(block.start)?;
+        if !self.reads_reach_members()? {
+            return Ok(());
+        }
+        let unit = self.lose_sector(block.start);
         self.check_sectors(&block)?;
         let row = lost.layout.place(block.start * SECTOR_BYTES).offset_bytes / ROW_BYTES;
         // The chunk has waited since its other row could not be healed.

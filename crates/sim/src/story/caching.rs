@@ -103,27 +103,26 @@ impl Story {
         self.command("another cache".to_owned(), async move { array.set_cache(settings).await });
     }
 
-    /// From now on all reads reach members.
-    pub(super) fn do_without_cache(&mut self) -> Result<(), Violation> {
+    /// From now on all reads reach members. False if this array keeps no choice of a cache, and has one.
+    pub(super) fn does_without_cache(&mut self) -> Result<bool, Violation> {
         let array = self.array().clone();
-        if array.cache().is_none() {
-            return Ok(());
-        }
         let settings = CacheSettings { kind: CacheKind::None, ..array.cache_settings() };
-        self.use_cache(settings).map(drop)
+        Ok(array.cache().is_none() || self.use_cache(settings)?)
     }
 
-    /// From now on, until something is written, all reads reach members.
-    pub(super) fn read_past_cache(&mut self) -> Result<(), Violation> {
+    /// From now on, until something is written, all reads reach members. False if this array keeps no choice of a cache, and
+    /// has one: then they may not.
+    pub(super) fn reads_reach_members(&mut self) -> Result<bool, Violation> {
         let array = self.array().clone();
         if array.cache().is_none() {
-            return Ok(());
+            return Ok(true);
         }
         let settings = CacheSettings { read: ReadCache::Nothing, ..array.cache_settings() };
-        if settings != array.cache_settings() {
-            self.use_cache(settings)?;
+        if settings != array.cache_settings() && !self.use_cache(settings)? {
+            return Ok(false);
         }
-        self.flush_all()
+        self.flush_all()?;
+        Ok(true)
     }
 
     /// Clients write, flush and write durably in one row, which is being destaged all the time. True once a durable

@@ -21,7 +21,6 @@ impl Story {
         self.array().resume_jobs();
         self.array().set_speed_limits(SpeedLimits::default());
         self.units.iter().for_each(|unit| unit.sim.set_slowness(1));
-        self.wait_for_jobs()?;
         let mut report = self.drop_the_failed()?;
         if report.degraded() > 0 && self.rng.u8(..4) != 0 && self.units.len() < self.shape.members + 6 {
             // A fault that strikes while spares are filled is over once they are.
@@ -157,12 +156,14 @@ impl Story {
         self.check_content()
     }
 
-    /// A member whose request has failed is dropped only once the requests beside it are done: waits for that, and for the
-    /// jobs that follow.
+    /// Waits for jobs. A member whose request has failed is dropped only once the requests beside it are done: waits for that,
+    /// too, and for the jobs that follow.
     fn drop_the_failed(&mut self) -> Result<ArrayReport, Violation> {
-        if self.units.iter().any(|unit| unit.faults.failed() > 0) {
-            self.world.run_for(self.shape.tuning.housekeeping_interval);
+        let report = self.wait_for_jobs()?;
+        if self.units.iter().all(|unit| unit.faults.failed() == 0) {
+            return Ok(report);
         }
+        self.world.run_for(self.shape.tuning.housekeeping_interval);
         self.wait_for_jobs()
     }
 

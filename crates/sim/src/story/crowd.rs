@@ -190,7 +190,10 @@ impl Story {
     }
 
     fn write_while_healed(&mut self, block: Range<usize>) -> Result<(), Violation> {
-        let unit = self.lose_sector(block.start)?;
+        if !self.reads_reach_members()? {
+            return Ok(());
+        }
+        let unit = self.lose_sector(block.start);
         let failed = self.units[unit].faults.failed();
         self.check_sectors(&block)?;
         if self.units[unit].faults.failed() > failed {

@@ -13,7 +13,7 @@ use stripewise_engine::geometry::Level;
 
 use super::Story;
 use crate::check::{
-    SECTOR_BYTES, Violation,
+    SECTOR_BYTES,
     image::{header_copies, page_slots},
     layout::ROW_BYTES,
     listed::log_in_use,
@@ -110,9 +110,8 @@ impl Story {
     }
 
     /// The member in sync that a sector of the array is read from cannot read it until it is written. Returns
-    /// the member. What a cache holds is no help.
-    pub(super) fn lose_sector(&mut self, sector: usize) -> Result<usize, Violation> {
-        self.read_past_cache()?;
+    /// the member.
+    pub(super) fn lose_sector(&mut self, sector: usize) -> usize {
         let place = self.layout().place(sector * SECTOR_BYTES);
         let role = match self.shape.level {
             Level::Raid1 => self.layout().stripe_of_row(place.offset_bytes / ROW_BYTES) % self.shape.members,
@@ -122,7 +121,7 @@ impl Story {
         let start = self.units[unit].data_offset_bytes + place.offset_bytes as u64;
         self.units[unit].bad_sectors.push(start);
         self.cannot_read(unit, start, u32::MAX);
-        Ok(unit)
+        unit
     }
 
     /// A sector of a member fails so many reads, or fails until it is written.

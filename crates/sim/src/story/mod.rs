@@ -146,7 +146,8 @@ impl Plan {
 
     /// Whether the array has a cache now and then, if its level has parity.
     pub fn has_caches(&self) -> bool {
-        self.caches && self.seed % CACHED_ONE_IN == 1
+        let may_have = self.level.is_none_or(Level::has_parity);
+        self.caches && may_have && self.seed % CACHED_ONE_IN == 1
     }
 }
 

@@ -203,7 +203,10 @@ impl Story {
         let window = self.desk.windows[self.side_rng.usize(..self.desk.windows.len())].clone();
         let grain = self.array().geometry().logical_block_bytes() as usize / SECTOR_BYTES;
         let first = self.rng.usize(window.clone()) / grain * grain;
-        self.lose_sector(first)?;
+        if !self.reads_reach_members()? {
+            return Ok(());
+        }
+        self.lose_sector(first);
         let from_elsewhere = self.side_rng.bool();
         for _ in 0..READS_OF_BAD_BLOCK {
             // Now and then together with the bytes before it: the block counts once, wherever a read begins.
@@ -235,9 +238,9 @@ impl Story {
         };
         let blocks: Vec<_> = self.blocks().into_iter().filter(is_meant).collect();
         let is_sound = self.losses() == 0 && self.units.iter().all(Unit::is_sound);
-        if !blocks.is_empty() && is_sound && self.report()?.degraded() == 0 {
+        if !blocks.is_empty() && is_sound && self.report()?.degraded() == 0 && self.reads_reach_members()? {
             let block = blocks[self.side_rng.usize(..blocks.len())].clone();
-            self.lose_sector(block.start)?;
+            self.lose_sector(block.start);
             for _ in 0..READS_OF_BAD_BLOCK {
                 self.check_sectors(&block)?;
                 self.world.run_for(self.shape.tuning.housekeeping_interval * 3 / 2);

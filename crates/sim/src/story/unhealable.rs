@@ -144,13 +144,16 @@ impl Story {
         if !self.is_whole_block(first.start) {
             return Ok(());
         }
-        let unit = self.lose_sector(second.start)?;
+        if !self.reads_reach_members()? {
+            return Ok(());
+        }
+        let unit = self.lose_sector(second.start);
         self.check_sectors(&second)?;
         let reads = self.world.seen(Sight::Read);
         self.world.run_steps_until(HEALING_STEPS, || self.world.seen(Sight::Read) != reads);
         let steps = self.side_rng.u64(..HEALING_STEPS_FEW);
         self.world.run_steps(steps);
-        self.lose_sector(first.start)?;
+        self.lose_sector(first.start);
         self.check_sectors(&first)?;
         if self.keep_house_until(|unit| unit.bad_rows().next().is_none()).is_some() {
             let what = format!(

@@ -35,7 +35,9 @@ impl Story {
         if !self.shape.level.has_parity() || blocks.is_empty() {
             return Ok(());
         }
-        self.do_without_cache()?;
+        if !self.does_without_cache()? {
+            return Ok(());
+        }
         let unit = self.units_by_role()[role];
         self.say(|story| format!("{} fails one read after the other", story.units[unit].name()));
         for (count, first) in blocks.iter().cycle().enumerate() {

@@ -23,7 +23,7 @@ use stripewise_device::{
     uring::{Runtime, RuntimeOptions},
 };
 use stripewise_engine::{
-    Array, AssembleOptions, CreateOptions, assemble,
+    Array, AssembleOptions, CacheKind, CacheSettings, CreateOptions, assemble,
     geometry::Level,
     locking::{CounterLocks, Locking, PRESETS},
     plan::selection::POLICIES,
@@ -33,7 +33,7 @@ use self::operator::Operator;
 use crate::{
     check::{Checker, Violation, image::Image},
     client::{Client, Desk},
-    story::Shape,
+    story::{Shape, draw_settings},
 };
 
 /// A request, command or job that takes this long counts as hanging.
@@ -103,6 +103,9 @@ impl<'a> Stress<'a> {
         options.map = Some(shape.map);
         options.tuning = shape.tuning;
         options.preset = &PRESETS[rng.usize(..PRESETS.len())];
+        if round.seed.is_multiple_of(2) && shape.level.has_parity() {
+            options.cache = any_cache(&shape, &mut rng);
+        }
         options.policy = shape.level.has_parity().then(|| POLICIES[rng.usize(..POLICIES.len())]);
         let created = within(runtime, async move { Array::create(env, options).await }, "creating")?;
         let array = created.map_err(|error| Checker::Service.violation(format!("creating: {error}")))?;
@@ -120,9 +123,6 @@ impl<'a> Stress<'a> {
             let stats = self.array.stats().report();
             stats.reads + stats.writes + stats.flushes
         };
-        if seed.is_multiple_of(2) {
-            operator.change_cache()?;
-        }
         let (mut left, mut last) = (clients, (served(), Instant::now()));
         while left > 0 {
             operator.act()?;
@@ -230,6 +230,13 @@ impl<'a> Stress<'a> {
         let stopped = within(self.runtime, async move { array.stop().await }, "stopping")?;
         stopped.map_err(|error| Checker::Service.violation(format!("stopping: {error}")))
     }
+}
+
+/// Any cache that is one.
+fn any_cache(shape: &Shape, rng: &mut Rng) -> CacheSettings {
+    let settings = draw_settings(shape, rng);
+    let kind = if settings.kind == CacheKind::None { CacheKind::Stripe } else { settings.kind };
+    CacheSettings { kind, ..settings }
 }
 
 fn new_member(shape: &Shape, number: usize, env: &EnvHandle) -> Arc<StressMember> {

@@ -47,16 +47,13 @@ impl<'a> Operator<'a> {
                 let policy = POLICIES[self.rng.usize(..POLICIES.len())];
                 self.command("policy", move |array| async move { array.set_policy(policy).await })
             }
-            4 => self.change_cache(),
+            4 if self.shape.level.has_parity() => self.change_cache(),
             _ => Ok(()),
         }
     }
 
     /// Another cache, or other settings of it, or none: while clients work.
-    pub(super) fn change_cache(&mut self) -> Result<(), Violation> {
-        if !self.shape.level.has_parity() {
-            return Ok(());
-        }
+    fn change_cache(&mut self) -> Result<(), Violation> {
         let mut settings = draw_settings(&self.shape, &mut self.rng);
         if self.rng.bool() {
             // What is changed without another cache.

@@ -165,7 +165,7 @@ fn check_cache(args: &CreateArgs) -> anyhow::Result<()> {
     ];
     let given = given.into_iter().find(|(_, is_given)| *is_given).filter(|_| args.cache == "none");
     if let Some((option, _)) = given {
-        bail!("{option} is for a cache, and there is none by default; give --cache stripe, too");
+        bail!("{option} says nothing without a cache: give --cache stripe or --cache pbg, too");
     }
     Ok(())
 }

@@ -117,7 +117,7 @@ pub(crate) struct RunArgs {
     /// End after so many power failures, no two at the same moment of the same history.
     #[arg(long)]
     pub(crate) crash_points: Option<u64>,
-    /// Only stories with caches: of arrays of level 4, 5 or 6, which --level names.
+    /// Only stories with caches: --level must be 4, 5 or 6.
     #[arg(long, requires = "level", conflicts_with = "no_caches")]
     pub(crate) only_caches: bool,
     /// Threads; as many as there are cores, if left out.
@@ -128,6 +128,11 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
+    /// Whether there are such stories.
+    pub(crate) fn is_possible(&self) -> bool {
+        !self.only_caches || self.story.level.is_some_and(Level::has_parity)
+    }
+
     /// The seeds to tell.
     pub(crate) fn seeds(&self) -> Range<u64> {
         let bounded = self.seconds.is_some() || self.crash_points.is_some();

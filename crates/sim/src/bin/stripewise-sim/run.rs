@@ -31,6 +31,10 @@ struct Progress {
 
 /// Tells stories until seeds, time or crash points are used up, or one ends badly. True if none did.
 pub(crate) fn run(args: &RunArgs) -> bool {
+    if !args.is_possible() {
+        println!("arrays of this level have no caches; give --level 4, 5 or 6");
+        return false;
+    }
     let threads = threads_or_all(args.threads);
     let progress = Progress {
         next_seed: AtomicU64::new(args.seeds().start),
