@@ -112,9 +112,10 @@ pub(crate) struct CreateArgs {
     /// and which it is if left out.
     #[arg(long, value_parser = policy_parser())]
     pub(super) policy: Option<&'static Policy>,
-    /// Of levels 4, 5 and 6: a write-back cache in memory; `stripewise cache` tells of it and changes it.
-    #[arg(long, value_parser = kind_parser(), default_value = "none")]
-    pub(super) cache: String,
+    /// Of levels 4, 5 and 6: a write-back cache in memory; none, if left out. `stripewise cache` tells of it and
+    /// changes it.
+    #[arg(long, value_parser = kind_parser())]
+    pub(super) cache: Option<String>,
     /// Memory that the cache may take: 512M, and at most a quarter of the machine's, if left out.
     #[arg(long, value_parser = parse_size)]
     pub(super) cache_size: Option<u64>,

@@ -138,7 +138,7 @@ fn create_spec(args: &CreateArgs) -> anyhow::Result<CreateSpec> {
         kept_name: args.kept_name.clone(),
         policy: args.policy.map(|policy| policy.name.to_owned()),
         cache: CacheChange {
-            kind: Some(args.cache.clone()),
+            kind: args.cache.clone(),
             size_bytes: args.cache_size,
             flush_ms: args.cache_flush_time.map(ms),
             alloc: args.cache_alloc.clone(),
@@ -156,14 +156,14 @@ fn create_spec(args: &CreateArgs) -> anyhow::Result<CreateSpec> {
     })
 }
 
-/// Refuses what would say nothing without a cache.
+/// Refuses settings of a cache where none was chosen.
 fn check_cache(args: &CreateArgs) -> anyhow::Result<()> {
     let given = [
         ("--cache-size", args.cache_size.is_some()),
         ("--cache-flush-time", args.cache_flush_time.is_some()),
         ("--cache-alloc", args.cache_alloc.is_some()),
     ];
-    let given = given.into_iter().find(|(_, is_given)| *is_given).filter(|_| args.cache == "none");
+    let given = given.into_iter().find(|(_, is_given)| *is_given).filter(|_| args.cache.is_none());
     if let Some((option, _)) = given {
         bail!("{option} says nothing without a cache: give --cache stripe or --cache pbg, too");
     }
@@ -173,7 +173,8 @@ fn check_cache(args: &CreateArgs) -> anyhow::Result<()> {
 /// The cache, as it is going to be.
 fn cache_text(args: &CreateArgs) -> Option<String> {
     let size = args.cache_size.map_or(String::new(), |size| format!(" of {}", format_size(size)));
-    (args.cache != "none").then(|| format!("cache {}{size}", args.cache))
+    let kind = args.cache.as_deref().filter(|kind| *kind != "none")?;
+    Some(format!("cache {kind}{size}"))
 }
 
 /// What `--parity` can be.
