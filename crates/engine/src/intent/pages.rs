@@ -21,9 +21,13 @@ pub(crate) struct Holder {
     pub(crate) bitmap_offset_bytes: u64,
 }
 
-/// More generations than the newest copy of a page can be ahead of the readable copies. It gets ahead by page
-/// writes while a member holds no copies.
+/// More generations than the newest copy of a page can be ahead of the readable copies by page writes alone. It gets
+/// ahead while a member holds no copies.
 const UNREAD_GENERATIONS: u64 = 1 << 40;
+/// More page writes than there are between two events of the array.
+const GENERATIONS_PER_EVENT: u64 = 1 << 32;
+/// More events than an array has in its life. With these, generations still fit.
+const EVENTS_MAX: u64 = 1 << 31;
 
 /// What is known of the pages on disk. It changes only under the surrounding lock.
 pub(crate) struct Pages {
@@ -59,10 +63,14 @@ impl Pages {
         }
     }
 
-    /// A copy of a page could not be read: the next write must be newer than that copy, too.
-    pub(crate) fn pass_over_unread(&mut self, page: usize) {
+    /// A copy of a page could not be read when the array had so many events: the next write must be newer than that copy,
+    /// too, which may be readable later. Perhaps it was itself written after such a copy, and what is readable now was not:
+    /// so the number of events counts, which is larger each time, and not what is known of the page.
+    pub(crate) fn pass_over_unread(&mut self, page: usize, events: u64) {
         let known = self.pages[page].generation();
-        self.pages[page].follow(known.saturating_add(UNREAD_GENERATIONS));
+        let of_events = UNREAD_GENERATIONS + events.min(EVENTS_MAX) * GENERATIONS_PER_EVENT;
+        let next = if known < of_events { of_events } else { known.saturating_add(UNREAD_GENERATIONS) };
+        self.pages[page].follow(next);
     }
 
     /// An old page lies where a member's copy of a page goes. The next write of the page is newer and goes to
@@ -143,4 +151,34 @@ impl Pages {
 
 pub(super) fn place(region: usize) -> (usize, u32) {
     (region / REGIONS_PER_PAGE as usize, (region % REGIONS_PER_PAGE as usize) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Generations of a page at an opening with so many events that finds a copy of this generation, and cannot read
+    /// another: the first that is written, and one that is written much later.
+    fn written(readable: u64, events: u64) -> std::ops::RangeInclusive<u64> {
+        let (array_uuid, mut page) = (Uuid::nil(), Page::new(Uuid::nil(), 0));
+        page.follow(readable);
+        let mut pages = Pages::new(array_uuid, 1, true);
+        pages.load(0, &page, Slot::A);
+        pages.pass_over_unread(0, events);
+        pages.pages[0].advance();
+        let first = pages.pages[0].generation();
+        first..=first + 1_000_000
+    }
+
+    #[test]
+    fn what_is_written_is_newer_than_every_copy_that_was_unread_before() {
+        // Each time, only a copy from before the first time can be read.
+        let times = [147, 148, 172, 1_000_000].map(|events| written(31, events));
+        assert!(times.is_sorted_by(|earlier, later| earlier.end() < later.start()), "{times:?}");
+        // What is read may be newer than the number of events tells.
+        for readable in [1 << 50, 1 << 62] {
+            assert!(*written(readable, 147).start() > readable + (1 << 39));
+        }
+        assert!(*written(31, u64::MAX).end() < 1 << 63 | 1 << 41);
+    }
 }

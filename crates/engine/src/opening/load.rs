@@ -294,6 +294,7 @@ async fn load_pages(
     pages: &mut Pages,
 ) -> Vec<usize> {
     let mut missing = Vec::new();
+    let events = examined[chosen.freshest].superblock.events;
     for index in 0..pages.count() {
         let (mut found, mut is_unread) = (false, false);
         for (examination, header) in headers(examined, chosen) {
@@ -325,7 +326,7 @@ async fn load_pages(
             missing.push(index);
         }
         if is_unread {
-            pages.pass_over_unread(index);
+            pages.pass_over_unread(index, events);
         }
     }
     missing
