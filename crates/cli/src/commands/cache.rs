@@ -102,7 +102,7 @@ pub(crate) fn alloc_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(CacheAlloc::ALL.map(|alloc| PossibleValue::new(alloc.name()).help(help(alloc))))
 }
 
-/// A time in the words of the control socket, where 0 is without limit, and what is shorter than a millisecond is one.
+/// A time in the words of the control socket: whole milliseconds, rounded up, since 0 is without limit.
 pub(crate) fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

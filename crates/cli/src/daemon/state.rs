@@ -114,8 +114,35 @@ struct Emptied {
     ends: Started<Result<(), ArrayError>>,
     /// What is told then.
     notes: Notes,
+    what_for: WhatFor,
+}
+
+/// Why what is cached is written to the members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WhatFor {
+    Change,
+    Detach,
+}
+
+impl WhatFor {
     /// What is told if it fails.
-    failed: &'static str,
+    fn failed(self) -> &'static str {
+        match self {
+            Self::Change => "the change of the cache failed",
+            Self::Detach => "it is detached, and what is cached could not be written",
+        }
+    }
+}
+
+/// The request that empties the cache now. One that has ended, and whose command was interrupted before, is forgotten.
+fn under_way(emptied: &mut Option<Emptied>) -> Option<&mut Emptied> {
+    if let Some(ended) = emptied.as_ref().and_then(|before| before.ends.wait_for(Duration::ZERO)) {
+        if let Err(error) = ended {
+            tracing::warn!(%error, "an earlier command, which was interrupted, could not write what is cached");
+        }
+        *emptied = None;
+    }
+    emptied.as_mut()
 }
 
 /// How an array stopped.
@@ -221,23 +248,18 @@ impl DaemonState {
     fn change_cache(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Reply> {
         let settings = {
             let mut emptied = self.emptied.lock();
-            // Perhaps it has ended, and its command was interrupted before.
-            let ended = emptied.as_ref().map(|before| before.ends.wait_for(Duration::ZERO));
-            if let Some(None) = ended {
+            if under_way(&mut emptied).is_some() {
                 bail!(
                     "what is cached is being written, for an earlier command; wait for that, and see whether a member \
                      hangs (`stripewise detail {}`)",
                     self.name
                 );
             }
-            *emptied = None;
             let (array, settings) = (self.array.clone(), changed_cache(self.array.cache_settings(), change)?);
             let is_replaced = change.kind.is_some() || change.size_bytes.is_some();
             if is_replaced {
-                let change = async move { array.set_cache(settings).await };
-                let failed = "the change of the cache failed";
-                let ends = self.host.runtime().begin(change);
-                *emptied = Some(Emptied { ends, notes: Notes::new(), failed });
+                let ends = self.host.runtime().begin(async move { array.set_cache(settings).await });
+                *emptied = Some(Emptied { ends, notes: Notes::new(), what_for: WhatFor::Change });
             }
             (!is_replaced).then_some(settings)
         };
@@ -252,13 +274,15 @@ impl DaemonState {
         let notes = notes.map_err(|refused| if is_attached { self.with_stake(refused) } else { refused })?;
         {
             let mut emptied = self.emptied.lock();
-            if emptied.is_some() || self.cached_bytes() == 0 {
+            if let Some(before) = under_way(&mut emptied) {
+                before.notes.extend(notes);
+            } else if self.cached_bytes() == 0 {
                 return Ok(Reply::Done(notes));
+            } else {
+                let array = self.array.clone();
+                let ends = self.host.runtime().begin(async move { array.flush().await });
+                *emptied = Some(Emptied { ends, notes, what_for: WhatFor::Detach });
             }
-            let array = self.array.clone();
-            let flush = async move { array.flush().await };
-            let failed = "it is detached, and what is cached could not be written";
-            *emptied = Some(Emptied { ends: self.host.runtime().begin(flush), notes, failed });
         }
         self.emptied(deadline)
     }
@@ -266,15 +290,17 @@ impl DaemonState {
     /// How far the cache is emptied.
     fn emptied(&self, deadline: Deadline) -> anyhow::Result<Reply> {
         let mut emptied = self.emptied.lock();
-        let Some(Emptied { ends, failed, .. }) = &*emptied else { return Ok(Reply::Done(Notes::new())) };
+        let Some(Emptied { ends, what_for, .. }) = &*emptied else { return Ok(Reply::Done(Notes::new())) };
+        let what_for = *what_for;
         let Some(result) = ends.wait_for(deadline.within(EMPTYING_STEP)) else {
             return Ok(Reply::Emptying { left_bytes: self.cached_bytes() });
         };
-        let result = result.context(*failed);
         let notes = emptied.take().map(|emptied| emptied.notes).unwrap_or_default();
         drop(emptied);
-        result.map_err(|refused| self.with_stake(refused))?;
-        Ok(Reply::Done(notes))
+        match result.context(what_for.failed()) {
+            Err(refused) if what_for == WhatFor::Detach => Err(self.with_stake(refused)),
+            result => result.map(|()| Reply::Done(notes)),
+        }
     }
 
     /// Answers one request of a connection.

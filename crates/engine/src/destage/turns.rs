@@ -57,8 +57,7 @@ pub(crate) struct Turns {
     /// The rate of the best at the time of the choice, and how many measurements in a row were unlike it.
     chosen_at: f64,
     unlike: u32,
-    /// Measurements since the choice, and how many of them must pass before another load counts.
-    since_choice: u32,
+    /// Measurements after the choice in which another load does not count.
     ignored: u32,
     window: Option<(Timestamp, Served)>,
     /// When clients were last seen to have been served, and how often by then.
@@ -85,7 +84,6 @@ impl Turns {
             rates: [None; 2],
             chosen_at: 0.0,
             unlike: 0,
-            since_choice: 0,
             ignored: 0,
             window: None,
             last: Default::default(),
@@ -150,8 +148,8 @@ impl Turns {
         *known = Some(known.map_or(rate, |known| known + WEIGHT * (rate - known)));
         self.left = self.left.saturating_sub(1);
         let is_like = (self.chosen_at / OTHER_LOAD..self.chosen_at * OTHER_LOAD).contains(&rate);
-        self.since_choice += 1;
-        self.unlike = if is_like || self.since_choice <= self.ignored { 0 } else { self.unlike + 1 };
+        let since_choice = self.between.saturating_sub(self.left);
+        self.unlike = if is_like || since_choice <= self.ignored { 0 } else { self.unlike + 1 };
         let is_other_load = self.unlike == OTHER_LOAD_SEEN;
         if is_other_load {
             self.between = TRIED_AFTER;
@@ -189,7 +187,7 @@ impl Turns {
             false => self.ignored / 2,
         };
         self.best = best;
-        (self.left, self.unlike, self.since_choice) = (self.between, 0, 0);
+        (self.left, self.unlike) = (self.between, 0);
         self.chosen_at = if best { on } else { off };
         self.turn(best);
     }

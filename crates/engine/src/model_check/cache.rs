@@ -103,17 +103,23 @@ impl Cached {
     }
 }
 
+/// A thread that works beside this one.
+fn beside<T: 'static>(
+    cached: &Arc<Cached>,
+    work: impl FnOnce(&Cached) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let cached = cached.clone();
+    thread::spawn(move || work(&cached))
+}
+
 #[test]
 fn what_is_rewritten_while_it_is_destaged_stays_dirty() {
     model(|| {
         let cached = Cached::new();
         cached.put(1).unwrap();
-        let writer = {
-            let cached = cached.clone();
-            thread::spawn(move || {
-                cached.put(2).unwrap();
-            })
-        };
+        let writer = beside(&cached, |cached| {
+            cached.put(2).unwrap();
+        });
         cached.destage();
         writer.join().unwrap();
         cached.check(2);
@@ -125,13 +131,10 @@ fn what_is_rewritten_while_it_is_destaged_stays_dirty() {
 fn a_reader_never_goes_back_to_an_older_version() {
     model(|| {
         let cached = Cached::new();
-        let reader = {
-            let cached = cached.clone();
-            thread::spawn(move || {
-                let versions = [cached.read(), cached.read()];
-                assert!(versions[0] <= versions[1], "{versions:?}");
-            })
-        };
+        let reader = beside(&cached, |cached| {
+            let versions = [cached.read(), cached.read()];
+            assert!(versions[0] <= versions[1], "{versions:?}");
+        });
         cached.put(1).unwrap();
         cached.destage();
         cached.put(2).unwrap();
@@ -147,19 +150,13 @@ fn a_reader_never_gets_another_cells_bytes() {
         let cached = Cached::new();
         cached.put(1).unwrap();
         let lent = cached.cache.lend(STRIPE, RowSet::range(0..1), DestageReason::Flush, Timestamp::default());
-        let writer = {
-            let cached = cached.clone();
-            thread::spawn(move || {
-                cached.put(2).unwrap();
-            })
-        };
-        let other = {
-            let cached = cached.clone();
-            thread::spawn(move || {
-                drop(lent);
-                cached.put_in(&OTHER, 9).unwrap();
-            })
-        };
+        let writer = beside(&cached, |cached| {
+            cached.put(2).unwrap();
+        });
+        let other = beside(&cached, move |cached| {
+            drop(lent);
+            cached.put_in(&OTHER, 9).unwrap();
+        });
         let read = cached.look();
         assert!(read == Some(1) || read == Some(2), "{read:?}");
         writer.join().unwrap();
@@ -176,13 +173,11 @@ fn a_flush_finds_what_was_acknowledged_before_it() {
         cached.put(0).unwrap();
         cached.destage();
         let acknowledged = Arc::new(AtomicBool::new(false));
-        let writer = {
-            let (cached, acknowledged) = (cached.clone(), acknowledged.clone());
-            thread::spawn(move || {
-                cached.put(1).unwrap();
-                acknowledged.store(true, Ordering::Release);
-            })
-        };
+        let told = acknowledged.clone();
+        let writer = beside(&cached, move |cached| {
+            cached.put(1).unwrap();
+            told.store(true, Ordering::Release);
+        });
         // The idle destager looks, too, and takes marks back.
         cached.cache.dirty_until(cached.cache.end_epoch());
         let must_find = acknowledged.load(Ordering::Acquire);
@@ -202,12 +197,9 @@ fn a_write_passes_by_only_what_is_not_dirty_and_leaves_no_older_version() {
         let cached = Cached::new();
         cached.put(1).unwrap();
         cached.destage();
-        let writer = {
-            let cached = cached.clone();
-            thread::spawn(move || {
-                cached.put(3).unwrap();
-            })
-        };
+        let writer = beside(&cached, |cached| {
+            cached.put(3).unwrap();
+        });
         let has_passed = cached.cache.let_pass(&BLOCK);
         if has_passed {
             cached.member.store(2, Ordering::SeqCst);
@@ -224,10 +216,7 @@ fn a_write_passes_by_only_what_is_not_dirty_and_leaves_no_older_version() {
 fn nothing_is_put_once_the_cache_is_closed() {
     model(|| {
         let cached = Cached::new();
-        let writer = {
-            let cached = cached.clone();
-            thread::spawn(move || cached.put(1))
-        };
+        let writer = beside(&cached, |cached| cached.put(1));
         cached.cache.close();
         let dirty = cached.cache.dirty_stripes().count();
         let put = writer.join().unwrap();

@@ -1,6 +1,6 @@
 //! Checks every order of steps of the row locks and the intent bitmap with two or three threads, in [`members`] of
-//! changes of the members, and in [`cache`] of the cache. Run with `cargo test --release -p stripewise-engine --features loom
-//! --lib model_check`.
+//! changes of the members, and in [`cache`] of the cache. Run with `cargo test --release -p stripewise-engine
+//! --features loom --lib model_check`.
 //!
 //! Not checked: a third thread at the bitmap, which takes minutes for each kind of lock; members that fail
 //! while a page is written, and more than one page, which the simulator has; more than one bucket or stripe

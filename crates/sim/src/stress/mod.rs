@@ -4,8 +4,9 @@
 //!
 //! A round is one array of a random shape. Clients on all workers write, read, zero, discard and flush within
 //! a few rows of each other, and check what they read. An operator fails, adds and replaces members, scrubs,
-//! and changes policies and the cache; in every other round there is one from the start. Then everything is read, checkers that share no code with the engine compare the
-//! members, and the array is opened and read once more.
+//! and changes policies and the cache; in every other round there is one from the start. Then everything is
+//! read, checkers that share no code with the engine compare the members, and the array is opened and read
+//! once more.
 
 mod member;
 mod operator;

@@ -128,7 +128,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Whether there are such stories.
+    /// Whether there are stories as asked for.
     pub(crate) fn is_possible(&self) -> bool {
         !self.only_caches || self.story.level.is_some_and(Level::has_parity)
     }
