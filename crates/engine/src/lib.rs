@@ -45,6 +45,7 @@ pub use members::{
     endurance,
     measure::{ServiceTimes, Touch, measure},
     stats::{MemberStats, MemberStatsReport, Stats, StatsReport},
+    strides::{StrideLimit, StrideLimits, StrideRecords, measure_strides},
 };
 pub use metadata::examine::{Examination, ExamineError, examine};
 pub use opening::{

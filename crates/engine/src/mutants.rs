@@ -274,11 +274,21 @@ pub enum Mutant {
     DirtyPassedBy,
     /// A clean cell stays when a write passes it by.
     PassedByStaysClean,
+    /// A gap between writes is filled though not all of its content is in hand.
+    EmptyGapFilled,
+    /// What has become dirty in a gap is written with the gap, without its parity.
+    ForeignGapFilled,
+    /// Where a gap between writes cannot be filled, what lies behind it is not written, though its parity is.
+    GapEndsWrite,
+    /// Gaps are filled without their rows' locks.
+    GapsUnlocked,
+    /// What a destage has read takes the place of newer content.
+    ReadOverNewer,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 107] = [
+    pub const ALL: [Self; 112] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -386,10 +396,15 @@ impl Mutant {
         Self::BadRowsNotMended,
         Self::UnkeptUncounted,
         Self::WaitersPassed,
+        Self::EmptyGapFilled,
+        Self::ForeignGapFilled,
+        Self::GapEndsWrite,
+        Self::GapsUnlocked,
+        Self::ReadOverNewer,
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 26] = [
+    pub const CACHE: [Self; 31] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -416,6 +431,11 @@ impl Mutant {
         Self::SwitchDropsDirty,
         Self::DirtyPassedBy,
         Self::PassedByStaysClean,
+        Self::EmptyGapFilled,
+        Self::ForeignGapFilled,
+        Self::GapEndsWrite,
+        Self::GapsUnlocked,
+        Self::ReadOverNewer,
     ];
 }
 

@@ -23,7 +23,7 @@ fn shapes() -> impl Iterator<Item = Shape> {
 
 /// A cache of a few stripes, as the seed says.
 fn cache(seed: u64, lab: &Lab) -> CacheSettings {
-    let kind = [CacheKind::Stripe, CacheKind::Pbg][seed as usize % 2];
+    let kind = [CacheKind::Stripe, CacheKind::Pbg, CacheKind::StripeCt][seed as usize % 3];
     let stripes = [2, 3, 8, 1000][(seed / 2) as usize % 4];
     let stripe_bytes = lab.array.geometry().stripe_bytes();
     CacheSettings::new(kind, (stripes * stripe_bytes * 5 / 4 + 16384).min(64 << 20))

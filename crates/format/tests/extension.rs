@@ -38,10 +38,18 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn any_strides()(
+        s_max: u32, s_max_given: bool, except: [[u8; 2]; STRIDE_REGIONS], times in prop::collection::vec(any::<u16>(), STRIDES),
+    ) -> StrideRecord {
+        StrideRecord { s_max, s_max_given, except, times: times.try_into().unwrap() }
+    }
+}
+
+prop_compose! {
     fn any_header()(
         uuids: (u128, u128), generation: u64, masks: (u32, u32), crcs: (u32, u32), parts in any_parts(),
         class in 0..MemberClass::ALL.len(), given: bool,
-        service_time_ns: [u32; SERVICE_TIMES], strides: (u32, u32), endurance: (u64, u64, u64, u64, u32),
+        service_time_ns: [u32; SERVICE_TIMES], strides in [any_strides(), any_strides()], endurance: (u64, u64, u64, u64, u32),
     ) -> Header {
         let (bitmap, log, job, options) = parts;
         Header {
@@ -56,8 +64,8 @@ prop_compose! {
             member_class_given: given,
             zeroing: Zeroing::ALL[class % Zeroing::ALL.len()],
             service_time_ns,
-            s_max_read: strides.0,
-            s_max_write: strides.1,
+            stride_read: strides[0],
+            stride_write: strides[1],
             job,
             options,
             endurance: Endurance {
@@ -168,7 +176,7 @@ fn absent_damaged_and_conflicting_are_told_apart() {
     assert_eq!(choose(&BLANK, &BLANK).unwrap_err(), ExtensionError::Absent);
     let damaged = choose(&[7; 4096], &BLANK).unwrap_err();
     assert_eq!(damaged, ExtensionError::BothDamaged { a: HeaderError::NoMagic, b: HeaderError::Blank });
-    let other = Header { s_max_read: 1, ..header() };
+    let other = Header { service_time_ns: [1; SERVICE_TIMES], ..header() };
     let conflict = choose(&header().encode(), &other.encode()).unwrap_err();
     assert_eq!(conflict, ExtensionError::Conflict { generation: 5 });
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CacheChange {
-    /// `none`, `pbg` or `stripe`.
+    /// `none`, `pbg`, `stripe` or `stripe+ct`.
     pub kind: Option<String>,
     /// Memory that it may take.
     pub size_bytes: Option<u64>,
@@ -30,13 +30,17 @@ pub struct CacheChange {
     pub read: Option<String>,
     /// What memory is taken for: `block` or `stripe`.
     pub alloc: Option<String>,
+    /// On all members, the smallest stride of reads, in blocks, that is not filled; 0: as measured.
+    pub s_max_read: Option<u16>,
+    /// The same of writes.
+    pub s_max_write: Option<u16>,
 }
 
 /// A cache at one moment. Counts are since the cache was made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CacheStatus {
-    /// `none`, `pbg` or `stripe`.
+    /// `none`, `pbg`, `stripe` or `stripe+ct`.
     pub kind: String,
     /// Memory that it may take.
     pub size_bytes: u64,

@@ -41,6 +41,9 @@ pub use decision::{BandStatus, DecisionStatus, TraceChoice, TracedStatus};
 pub use job::JobStatus;
 pub use line::{PROTOCOL, WireError, protocol_of};
 pub use load::{Ended, LoadFigures, LoadSpec, LoadStatus, OpFigures};
-pub use member::{CostStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus};
+pub use member::{
+    CostStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, StrideStatus, StridesStatus,
+    TimesStatus,
+};
 pub use reply::{Notes, Reply, StripeStatus};
 pub use request::{Request, ServeLimits};

@@ -30,6 +30,8 @@ pub struct MemberStatus {
     pub bad_block_bytes: u64,
     /// None if they were not measured.
     pub times: Option<TimesStatus>,
+    /// Which gaps a contiguity transform fills on it.
+    pub strides: StridesStatus,
     /// What its I/O takes, as it was seen since.
     pub cost: CostStatus,
     /// How worn it is.
@@ -52,6 +54,30 @@ pub struct TimesStatus {
     pub sequential_read_ns: Option<u32>,
     /// Writing one more block of 4 KiB in a run.
     pub sequential_write_ns: Option<u32>,
+}
+
+/// Which gaps between requests are filled; none where nothing is known.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StridesStatus {
+    /// Between reads.
+    pub read: Option<StrideStatus>,
+    /// Between writes.
+    pub write: Option<StrideStatus>,
+}
+
+/// Which gaps are filled.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StrideStatus {
+    /// The smallest stride, in blocks of 4 KiB, that is not filled.
+    pub s_max: u32,
+    /// An operator gave it; it was not measured.
+    pub s_max_given: bool,
+    /// Regions of smaller strides that are not filled either, from the first to the last.
+    pub except: Vec<[u8; 2]>,
+    /// By stride, where it was measured: the time for every block at that stride over that of all blocks.
+    pub curve: BTreeMap<u32, f32>,
 }
 
 /// What I/O is taken to cost, as nanoseconds of a request and of each 4 KiB.

@@ -162,13 +162,14 @@ impl EngineBench {
 }
 
 /// What `--cache` takes.
-const CACHES: [CacheKind; 3] = [CacheKind::None, CacheKind::Pbg, CacheKind::Stripe];
+const CACHES: [CacheKind; 4] = CacheKind::ALL;
 
 fn cache_about(kind: CacheKind) -> &'static str {
     match kind {
         CacheKind::None => "None: a write is done when members have it",
         CacheKind::Pbg => "By rows, as md's stripe cache",
         CacheKind::Stripe => "By stripes",
+        CacheKind::StripeCt => "By stripes, and short gaps are filled",
     }
 }
 

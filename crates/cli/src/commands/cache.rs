@@ -24,6 +24,9 @@ use crate::{
     times::parse_time_or_off,
 };
 
+/// The longest stride in a chunk: one of 1 MiB has 256 blocks.
+const STRIDE_GIVEN_MAX: u16 = 256;
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CacheArgs {
     /// The array.
@@ -62,6 +65,21 @@ pub(crate) struct CacheArgs {
     /// What memory is taken for. Stripes that are in the cache already keep what they have.
     #[arg(long, value_parser = alloc_parser())]
     alloc: Option<String>,
+    /// On all members, the smallest stride between reads, in blocks, whose gap `stripe+ct` does not fill; or `measured`.
+    #[arg(long, value_name = "BLOCKS", value_parser = parse_s_max)]
+    s_max_read: Option<u16>,
+    /// The same between writes.
+    #[arg(long, value_name = "BLOCKS", value_parser = parse_s_max)]
+    s_max_write: Option<u16>,
+}
+
+/// Parses a bound on strides; 0: as measured.
+fn parse_s_max(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        _ if text == "measured" => Ok(0),
+        Ok(blocks @ 1..=STRIDE_GIVEN_MAX) => Ok(blocks),
+        _ => Err(format!("give 1 (nothing is filled) to {STRIDE_GIVEN_MAX} blocks, or `measured`")),
+    }
 }
 
 /// Parses the name of a cache.
@@ -70,6 +88,7 @@ pub(crate) fn kind_parser() -> PossibleValuesParser {
         CacheKind::None => "a write is acknowledged when members have it",
         CacheKind::Pbg => "rows are cached and destaged one by one, as md does",
         CacheKind::Stripe => "what is dirty in a stripe is destaged together",
+        CacheKind::StripeCt => "the same, and short gaps between it are filled where members are faster so",
     };
     PossibleValuesParser::new(CacheKind::ALL.map(|kind| PossibleValue::new(kind.name()).help(help(kind))))
 }
@@ -120,6 +139,8 @@ pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {
         flush_ms: args.flush.map(ms),
         read: args.read.clone(),
         alloc: args.alloc.clone(),
+        s_max_read: args.s_max_read,
+        s_max_write: args.s_max_write,
     };
     let name = &args.name;
     if change != CacheChange::default() {

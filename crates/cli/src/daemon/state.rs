@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     errors,
-    reports::{cache_status, changed_cache, member_class},
+    reports::{cache_status, changed_cache, member_class, stride_limits},
     sizes::format_size,
 };
 
@@ -246,6 +246,9 @@ impl DaemonState {
 
     /// Begins to change the cache. What changes at once is waited for as any command is.
     fn change_cache(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Reply> {
+        if let Some(limits) = stride_limits(change) {
+            self.on_array(deadline, move |array| async move { array.limit_strides(limits).await })?;
+        }
         let settings = {
             let mut emptied = self.emptied.lock();
             if under_way(&mut emptied).is_some() {

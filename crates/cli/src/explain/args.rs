@@ -2,8 +2,14 @@
 
 use std::num::IntErrorKind;
 
-use clap::Args;
-use stripewise::{geometry::MEMBERS_MAX, internals::plan::selection::Policy};
+use clap::{Args, value_parser};
+use stripewise::{
+    geometry::MEMBERS_MAX,
+    internals::plan::{
+        passes::{MemberStrides, Strides},
+        selection::Policy,
+    },
+};
 use stripewise_wire::ClassChoice;
 
 use crate::{
@@ -30,6 +36,13 @@ pub(crate) struct ExplainArgs {
     /// The stripe that is destaged; of a running array, with what its cache holds, if no cells are given.
     #[arg(long, conflicts_with = "write")]
     pub(super) stripe: Option<u64>,
+    /// Fill gaps between a destage's reads if less than so many blocks lie from the start of one to that of the next, as
+    /// `stripe+ct` does; if left out, as the running array does, or not at all.
+    #[arg(long, value_name = "BLOCKS", value_parser = value_parser!(u16).range(1..=256), conflicts_with = "write")]
+    pub(super) s_max_read: Option<u16>,
+    /// The same between its writes.
+    #[arg(long, value_name = "BLOCKS", value_parser = value_parser!(u16).range(1..=256), conflicts_with = "write")]
+    pub(super) s_max_write: Option<u16>,
     /// RAID level; 5, if left out.
     #[arg(long, value_parser = parse_level, conflicts_with = "name")]
     pub(super) level: Option<i32>,
@@ -81,6 +94,13 @@ fn parse_write(text: &str) -> Result<WriteRange, String> {
 }
 
 impl ExplainArgs {
+    /// The gaps that options say are filled.
+    pub(super) fn strides(&self) -> Option<MemberStrides> {
+        let below = |max: Option<u16>| Strides::below(max.unwrap_or(1));
+        let is_given = self.s_max_read.is_some() || self.s_max_write.is_some();
+        is_given.then(|| MemberStrides { read: below(self.s_max_read), write: below(self.s_max_write) })
+    }
+
     /// The first byte behind what is written.
     pub(super) fn end_bytes(&self) -> u64 {
         self.write.map_or(0, |write| write.offset_bytes + write.len_bytes)

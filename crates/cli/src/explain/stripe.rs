@@ -6,8 +6,8 @@ use serde::Serialize;
 use stripewise::{
     geometry::{StripeIndex, StripeSpan},
     internals::{
-        plan::{self, Band, Cycle, Plan, PlanError, Presence, StripeState},
-        rows::BLOCK_BYTES,
+        plan::{self, Band, Cycle, Plan, PlanError, Presence, StripeState, passes},
+        rows::{BLOCK_BYTES, RowSet},
     },
 };
 
@@ -46,8 +46,11 @@ pub(super) struct ExplainedStripe {
     /// By column: data, then P and Q.
     pub(super) columns: Vec<ExplainedColumn>,
     pub(super) bands: Vec<ExplainedBand>,
-    /// The rxw-matrix, with rows that are alike in one.
+    /// The basic rxw-matrix, with rows that are alike in one.
     pub(super) matrix: Vec<MatrixRows>,
+    /// What the contiguity transform makes of it, if gaps are filled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) filled: Option<Filled>,
     pub(super) reads: Vec<MemberIo>,
     pub(super) writes: Vec<MemberIo>,
 }
@@ -84,6 +87,17 @@ pub(super) struct MatrixRows {
     pub(super) first: usize,
     pub(super) last: usize,
     pub(super) cells: Vec<String>,
+}
+
+/// Gaps that are filled between a destage's requests.
+#[derive(Debug, Serialize)]
+pub(super) struct Filled {
+    /// The matrix with gaps between reads filled. What is added has a plus before it.
+    pub(super) reads: Vec<MatrixRows>,
+    /// The matrix with gaps between writes filled, too.
+    pub(super) writes: Vec<MatrixRows>,
+    /// Requests for reads and for writes of the basic matrix.
+    pub(super) requests_before: [usize; 2],
 }
 
 /// One request to a member.
@@ -131,7 +145,9 @@ fn explain_state(
 ) -> Result<ExplainedStripe, PlanError> {
     let geometry = &target.geometry;
     let selection = (target.policy.make)();
-    let plan = plan::build(state, &*selection, &StripeCosts { target, stripe })?;
+    let mut plan = plan::build(state, &*selection, &StripeCosts { target, stripe })?;
+    let matrix = matrix(target, stripe, &plan, None);
+    let filled = span.is_none().then(|| fill(target, stripe, state, &mut plan)).flatten();
     let of = Of { target, stripe, span, state, plan: &plan };
     Ok(ExplainedStripe {
         stripe: stripe.0,
@@ -141,10 +157,56 @@ fn explain_state(
         cells: Vec::new(),
         columns: (0..geometry.members()).map(|column| of.column(column)).collect(),
         bands: plan.bands.iter().map(|band| of.band(band)).collect(),
-        matrix: of.matrix(),
+        matrix,
+        filled,
         reads: of.reads(),
         writes: of.writes(),
     })
+}
+
+/// Fills gaps of a destage's plan, if some would be.
+fn fill(target: &Target, stripe: StripeIndex, state: &StripeState, plan: &mut Plan) -> Option<Filled> {
+    let strides = target.strides(stripe)?;
+    let held = passes::with_gaps(state.dirty_rows(), strides.max());
+    let (basic, requests_before) = (plan.clone(), requests(plan));
+    passes::transform_reads(plan, state, held, &strides);
+    let reads = matrix(target, stripe, plan, Some(&basic));
+    let with_reads = plan.clone();
+    passes::transform_writes(plan, state, held, &strides);
+    Some(Filled { reads, writes: matrix(target, stripe, plan, Some(&with_reads)), requests_before })
+}
+
+/// Requests for reads and for writes.
+fn requests(plan: &Plan) -> [usize; 2] {
+    let runs = |rows: RowSet| rows.runs().count();
+    let of = |ops: &plan::ColumnOps| [runs(ops.reads()), runs(ops.w)];
+    plan.columns.iter().map(of).fold([0; 2], |all, one| [all[0] + one[0], all[1] + one[1]])
+}
+
+/// A plan's matrix. What it has and the one before has not is marked.
+fn matrix(target: &Target, stripe: StripeIndex, plan: &Plan, before: Option<&Plan>) -> Vec<MatrixRows> {
+    let rows = target.geometry.chunk_len(stripe).div_ceil(BLOCK_BYTES);
+    let (now, before) = (plan.matrix(rows), before.unwrap_or(plan).matrix(rows));
+    let mut folded: Vec<MatrixRows> = Vec::new();
+    for (row, (now, before)) in now.lines().zip(before.lines()).enumerate() {
+        let cells: Vec<_> =
+            now.split(" | ").zip(before.split(" | ")).map(|(now, before)| marked(now, before)).collect();
+        match folded.last_mut() {
+            Some(last) if last.cells == cells => last.last = row,
+            _ => folded.push(MatrixRows { first: row, last: row, cells }),
+        }
+    }
+    folded
+}
+
+/// The operations of a cell, with a plus before those that it did not have.
+fn marked(now: &str, before: &str) -> String {
+    let had = |operation: &str| before.split(',').any(|other| other == operation);
+    let mark = |operation: &str| match had(operation) {
+        true => operation.to_owned(),
+        false => format!("+{operation}"),
+    };
+    now.split(',').map(mark).collect::<Vec<_>>().join(",")
 }
 
 /// A stripe with its plan.
@@ -185,19 +247,6 @@ impl Of<'_> {
             Vote { disk: self.disk(column), rmw, rcw }
         };
         ExplainedBand { band: band_status(band), votes: (0..self.state.columns.len()).map(vote).collect() }
-    }
-
-    fn matrix(&self) -> Vec<MatrixRows> {
-        let rows = self.target.geometry.chunk_len(self.stripe).div_ceil(BLOCK_BYTES);
-        let mut folded: Vec<MatrixRows> = Vec::new();
-        for (row, line) in self.plan.matrix(rows).lines().enumerate() {
-            let cells: Vec<_> = line.split(" | ").map(str::to_owned).collect();
-            match folded.last_mut() {
-                Some(last) if last.cells == cells => last.last = row,
-                _ => folded.push(MatrixRows { first: row, last: row, cells }),
-            }
-        }
-        folded
     }
 
     fn io(&self, column: usize, bytes: &Range<usize>) -> MemberIo {

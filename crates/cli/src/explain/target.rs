@@ -7,10 +7,12 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use stripewise::{
+    CacheKind,
     geometry::{Geometry, Level, MemberIndex, StripeIndex},
     internals::plan::{
         Presence,
         costs::{ColumnCosts, MemberCost},
+        passes::{ColumnStrides, MemberStrides},
         selection::{Policy, policy, policy_for},
     },
 };
@@ -20,7 +22,7 @@ use super::args::{ExplainArgs, Shape};
 use crate::{
     client,
     policies::check_selects,
-    reports::{member_class, member_cost},
+    reports::{member_class, member_cost, member_strides},
 };
 
 /// The chunk size if none is given.
@@ -45,6 +47,8 @@ pub(super) struct Target {
     running: Option<String>,
     /// What a running array reported about its stripes.
     stripes: BTreeMap<u64, StripeStatus>,
+    /// By role: which gaps a destage fills; none if it fills none.
+    strides: Option<Vec<MemberStrides>>,
     /// Columns that options declare missing.
     missing: BTreeSet<usize>,
     pub(super) notes: Vec<String>,
@@ -121,6 +125,7 @@ impl Target {
             costs,
             running: None,
             stripes: BTreeMap::new(),
+            strides: args.strides().map(|strides| vec![strides; members]),
             missing: args.missing.iter().copied().collect(),
             notes: unknown.then_some(note).into_iter().chain(no_chunk).collect(),
         })
@@ -154,6 +159,13 @@ impl Target {
             costs: roles.map(|role| holder(role).map_or(MemberCost::SSD, cost)).collect(),
             running: Some(status.name.clone()),
             stripes: BTreeMap::new(),
+            strides: args.strides().map(|strides| vec![strides; status.raid_devices]).or_else(|| {
+                let fills =
+                    status.cache.as_ref().is_some_and(|cache| cache.kind == CacheKind::StripeCt.name());
+                let strides =
+                    |role| holder(role).map_or(MemberStrides::NONE, |member| member_strides(&member.strides));
+                fills.then(|| (0..status.raid_devices).map(strides).collect())
+            }),
             missing: args.missing.iter().copied().collect(),
             notes: status.warnings.clone(),
         })
@@ -235,6 +247,31 @@ impl Target {
 
     pub(super) fn presence(&self, stripe: StripeIndex, column: usize) -> Presence {
         if self.is_missing(stripe, column) { Presence::Missing } else { Presence::Present }
+    }
+}
+
+impl Target {
+    /// Which gaps a destage of a stripe fills; none if it fills none.
+    pub(super) fn strides(&self, stripe: StripeIndex) -> Option<StripeStrides> {
+        let of_roles = self.strides.as_ref()?;
+        let column = |column| of_roles[self.role(stripe, column).0];
+        Some(StripeStrides((0..self.geometry.members()).map(column).collect()))
+    }
+}
+
+/// The strides of the members of a stripe, by column.
+pub(super) struct StripeStrides(Vec<MemberStrides>);
+
+impl StripeStrides {
+    /// No gap of this stride or a longer one is filled.
+    pub(super) fn max(&self) -> u16 {
+        self.0.iter().map(|strides| strides.max()).max().unwrap_or(0)
+    }
+}
+
+impl ColumnStrides for StripeStrides {
+    fn of(&self, column: usize) -> MemberStrides {
+        self.0[column]
     }
 }
 

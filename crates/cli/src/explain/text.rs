@@ -5,7 +5,9 @@ use std::fmt::Write;
 use stripewise::internals::plan::selection::{self, Policy};
 use stripewise_wire::BandStatus;
 
-use super::stripe::{Explained, ExplainedBand, ExplainedColumn, ExplainedStripe, MemberIo, Vote};
+use super::stripe::{
+    Explained, ExplainedBand, ExplainedColumn, ExplainedStripe, Filled, MatrixRows, MemberIo, Vote,
+};
 use crate::{output::rows_text, printable::printable, sizes::format_size, times::format_nanoseconds};
 
 pub(super) fn draw(explained: &Explained) -> String {
@@ -43,7 +45,17 @@ fn draw_stripe(text: &mut String, explained: &Explained, stripe: &ExplainedStrip
     for band in &stripe.bands {
         draw_band(text, stripe, band, explained.policy);
     }
-    draw_matrix(text, stripe);
+    draw_matrix(text, stripe, &stripe.matrix);
+    if let Some(filled) = &stripe.filled {
+        draw_filled(text, stripe, filled);
+    }
+    let _ = writeln!(
+        text,
+        "  (r read, t read beside the new, x into the XOR, xx old and new, _ its result, w write)"
+    );
+    if let Some(filled) = &stripe.filled {
+        draw_saved(text, stripe, filled);
+    }
     draw_requests(text, "reads", &stripe.reads);
     draw_requests(text, "writes", &stripe.writes);
 }
@@ -124,9 +136,27 @@ fn tie(band: &BandStatus, policy: &str) -> Option<String> {
     Some(format!("{what}{alike}; {name}: {summary}"))
 }
 
-fn draw_matrix(text: &mut String, stripe: &ExplainedStripe) {
+/// What the contiguity transform adds.
+fn draw_filled(text: &mut String, stripe: &ExplainedStripe, filled: &Filled) {
+    for (what, matrix) in [("reads", &filled.reads), ("writes", &filled.writes)] {
+        let _ = writeln!(text, "\n  gaps between {what} filled (+ what is added)");
+        draw_matrix(text, stripe, matrix);
+    }
+}
+
+/// Requests before and after.
+fn draw_saved(text: &mut String, stripe: &ExplainedStripe, filled: &Filled) {
+    let [reads, writes] = filled.requests_before;
+    let (reads_now, writes_now) = (stripe.reads.len(), stripe.writes.len());
+    let _ = writeln!(
+        text,
+        "\n  requests: {reads} reads and {writes} writes; with gaps filled, {reads_now} and {writes_now}"
+    );
+}
+
+fn draw_matrix(text: &mut String, stripe: &ExplainedStripe, matrix: &[MatrixRows]) {
     let mut lines = vec![header(stripe)];
-    for rows in &stripe.matrix {
+    for rows in matrix {
         let mut line = vec![rows_text(&[(rows.first, rows.last + 1)])];
         line.extend(rows.cells.iter().cloned());
         lines.push(line);
@@ -139,10 +169,6 @@ fn draw_matrix(text: &mut String, stripe: &ExplainedStripe) {
         let cells: Vec<_> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         let _ = writeln!(text, "  {}", cells.join("  ").trim_end());
     }
-    let _ = writeln!(
-        text,
-        "  (r read, t read beside the new, x into the XOR, xx old and new, _ its result, w write)"
-    );
 }
 
 fn header(stripe: &ExplainedStripe) -> Vec<String> {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use stripewise::{
-    Array, CacheAlloc, CacheKind, CacheReport, CacheSettings, DestageReason, ReadCache,
+    Array, CacheAlloc, CacheKind, CacheReport, CacheSettings, DestageReason, ReadCache, StrideLimit,
+    StrideLimits,
     internals::destage::{DestagePolicy, WHAT, WHEN},
 };
 use stripewise_wire::{CacheChange, CacheStatus, DestagedStatus};
@@ -85,6 +86,13 @@ pub(crate) fn changed(settings: CacheSettings, change: &CacheChange) -> anyhow::
         read: read.unwrap_or(settings.read),
         alloc: alloc.unwrap_or(settings.alloc),
     })
+}
+
+/// The bounds on strides that a change has.
+pub(crate) fn stride_limits(change: &CacheChange) -> Option<StrideLimits> {
+    let limit = |blocks: u16| if blocks == 0 { StrideLimit::Measured } else { StrideLimit::Blocks(blocks) };
+    let limits = StrideLimits { read: change.s_max_read.map(limit), write: change.s_max_write.map(limit) };
+    (limits != StrideLimits::default()).then_some(limits)
 }
 
 fn named<T: Copy>(all: &[T], name: fn(T) -> &'static str, given: &str) -> anyhow::Result<T> {

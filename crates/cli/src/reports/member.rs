@@ -5,12 +5,16 @@ use stripewise::{
     endurance::{Forecast, NoForecast, forecast, no_forecast},
     geometry::Level,
     internals::{
-        format::extension::{Endurance, MemberClass},
-        plan::costs::{MemberCost, ServiceTime},
+        format::extension::{Endurance, MemberClass, StrideRecord},
+        plan::{
+            costs::{MemberCost, ServiceTime},
+            passes::{MemberStrides, Strides},
+        },
     },
 };
 use stripewise_wire::{
-    ClassChoice, CostStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus,
+    ClassChoice, CostStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, StrideStatus,
+    StridesStatus, TimesStatus,
 };
 
 /// All members, with forecasts as of a time in seconds since 1970.
@@ -35,6 +39,10 @@ fn member_status(report: &ArrayReport, member: &MemberReport, now_s: u64) -> Mem
         read_errors: member.read_errors,
         bad_block_bytes: member.bad_block_bytes,
         times: times_status(member.times),
+        strides: StridesStatus {
+            read: stride_status(&member.strides.read),
+            write: stride_status(&member.strides.write),
+        },
         cost: cost_status(member.cost),
         endurance: endurance_status(&member.endurance, member.noted_written_bytes, now_s),
         counters: counters.map(|(name, value)| (name.to_owned(), value)).collect(),
@@ -105,6 +113,29 @@ pub(crate) fn times_status(times: ServiceTimes) -> Option<TimesStatus> {
         sequential_read_ns: known(times.sequential_read_ns),
         sequential_write_ns: known(times.sequential_write_ns),
     })
+}
+
+/// A member's strides; none if nothing is known of them.
+fn stride_status(record: &StrideRecord) -> Option<StrideStatus> {
+    let times = (1..).zip(record.times).filter(|(_, time)| *time > 0);
+    (record.s_max > 0).then(|| StrideStatus {
+        s_max: record.s_max,
+        s_max_given: record.s_max_given,
+        except: record.except.iter().copied().filter(|[_, last]| *last > 0).collect(),
+        curve: times.map(|(stride, time)| (stride, f32::from(time) / 1000.0)).collect(),
+    })
+}
+
+/// The gaps that are filled on a member, as a daemon reported them.
+pub(crate) fn member_strides(status: &StridesStatus) -> MemberStrides {
+    let of = |status: &Option<StrideStatus>| {
+        let Some(status) = status else { return Strides::below(0) };
+        let mut strides = Strides::below(u16::try_from(status.s_max).unwrap_or(u16::MAX));
+        let regions = strides.except.iter_mut().zip(&status.except);
+        regions.for_each(|(region, given)| *region = given.map(u16::from));
+        strides
+    };
+    MemberStrides { read: of(&status.read), write: of(&status.write) }
 }
 
 fn cost_status(cost: MemberCost) -> CostStatus {

@@ -11,6 +11,7 @@ use crate::{
     error::ArrayError,
     jobs::{ArrayEvents, Found, JobKind, JobReport, Request, SpeedLimits},
     life::detached::Detached,
+    members::strides::StrideLimits,
     mutants::{Mutant, lives},
     shape::{geometry::Level, rows::BLOCK_BYTES},
 };
@@ -209,6 +210,16 @@ impl Array {
     pub async fn set_class(&self, name: &str, class: MemberClass) -> Result<(), ArrayError> {
         let (roster, name) = (self.parts.roster.clone(), name.to_owned());
         self.parts.life.run(async move { roster.set_class(&name, class).await }).await
+    }
+
+    /// Bounds the gaps that the contiguity transform fills, on all members. Members store this.
+    ///
+    /// # Errors
+    /// [`ArrayError::Unsupported`] where no member has room to store this; also the errors of
+    /// [any command](Array#commands).
+    pub async fn limit_strides(&self, limits: StrideLimits) -> Result<(), ArrayError> {
+        let roster = self.parts.roster.clone();
+        self.parts.life.run(async move { roster.limit_strides(limits).await }).await
     }
 }
 

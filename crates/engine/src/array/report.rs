@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::{
     jobs::JobReport,
-    members::{measure::ServiceTimes, stats::MemberStatsReport},
+    members::{measure::ServiceTimes, stats::MemberStatsReport, strides::StrideRecords},
     opening::candidates::Excluded,
     plan::costs::MemberCost,
     shape::{
@@ -61,6 +61,8 @@ pub struct MemberReport {
     pub class: MemberClass,
     /// How long its I/O took when it became a member.
     pub times: ServiceTimes,
+    /// How much longer it takes for scattered blocks, and which gaps are therefore filled.
+    pub strides: StrideRecords,
     /// An operator set the class; it was not detected.
     pub class_given: bool,
     /// How much may be written to it, and how much was.

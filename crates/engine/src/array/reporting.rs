@@ -6,7 +6,7 @@ use stripewise_format::extension::Endurance;
 
 use super::{Array, ArrayReport, BitmapReport, MemberReport, MemberState, Parts, StripeReport};
 use crate::{
-    members::topology::Topology,
+    members::{strides::StrideRecords, topology::Topology},
     metadata::ledger::{Entry, Ledger, Standing},
     shape::geometry::StripeIndex,
 };
@@ -90,6 +90,10 @@ fn member_report(entry: &Entry) -> MemberReport {
         class: entry.member.class(),
         class_given: entry.header.as_ref().is_some_and(|header| header.member_class_given),
         times: entry.member.times,
+        strides: entry.header.as_ref().map_or(StrideRecords::default(), |header| StrideRecords {
+            read: header.stride_read,
+            write: header.stride_write,
+        }),
         endurance: Endurance {
             written_bytes: entry.member.written_bytes(),
             ..entry.header.as_ref().map_or(Endurance::default(), |header| header.endurance)

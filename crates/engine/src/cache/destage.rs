@@ -10,7 +10,7 @@ use super::{
     slot::{NEVER, Slot},
 };
 use crate::{
-    compute::CachedCells,
+    compute::{CachedCells, Run},
     destage::{Candidate, place},
     mutants::{Mutant, lives},
     shape::{geometry::StripeIndex, rows::RowSet},
@@ -44,6 +44,11 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
+    /// Keeps what the write has read beside these cells.
+    pub(crate) fn keep_read<'a>(&self, read: impl Iterator<Item = &'a Run>) {
+        self.cache.keep_read(self.stripe, read);
+    }
+
     /// All was written.
     pub(crate) fn succeed(&mut self) {
         self.has_succeeded = true;
@@ -77,11 +82,12 @@ impl Cache {
         })
     }
 
-    /// Lends what is cached of some rows of a stripe that are dirty, to be destaged. The caller holds the rows.
+    /// Lends what is cached of some rows of a stripe that are dirty, to be destaged. The caller holds the rows, and those
+    /// of gaps between them: what has become dirty there since goes with them, and what is clean is lent, too.
     pub(crate) fn lend(
         self: &Arc<Self>,
         stripe: StripeIndex,
-        rows: RowSet,
+        (rows, held): (RowSet, RowSet),
         reason: DestageReason,
         now: Timestamp,
     ) -> Option<(Arc<CachedCells>, Box<Ending>)> {
@@ -90,10 +96,17 @@ impl Cache {
         for unit in self.all_units(stripe) {
             let bucket = self.bucket(unit);
             if let Some(slot) = bucket.slots.iter().find(|slot| slot.unit == unit) {
-                lent.absorb(slot.cells.lend(rows & slot.cells.dirty_rows()));
+                lent.absorb(slot.cells.lend(if self.fills_gaps {
+                    held
+                } else {
+                    rows & slot.cells.dirty_rows()
+                }));
             }
         }
-        (!lent.is_empty()).then(|| {
+        if lives(Mutant::ForeignGapFilled) {
+            lent.forge_clean(held - rows);
+        }
+        (!lent.dirty_rows().is_empty()).then(|| {
             self.destages.add(0, 1);
             let cells = Arc::new(lent);
             (cells.clone(), Box::new(self.ending(stripe, cells, Of::Destage { lent: moment, reason })))

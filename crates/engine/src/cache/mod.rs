@@ -13,6 +13,7 @@ mod ahead;
 mod cost;
 mod destage;
 mod filter;
+mod kept;
 mod log;
 mod modes;
 mod passing;
@@ -95,6 +96,7 @@ pub(crate) struct Cache {
     /// Rows of a stripe, and of a unit: as many, or one.
     stripe_rows: usize,
     unit_rows: usize,
+    fills_gaps: bool,
     /// Grows with each flush: later writes are of a later epoch.
     epoch: AtomicU64,
     /// Buckets with dirty cells, and perhaps others. A mark is set and taken by the holder of its bucket.
@@ -179,7 +181,7 @@ impl Cache {
         let unit_rows = match settings.kind {
             CacheKind::None => return Ok(None),
             CacheKind::Pbg => 1,
-            CacheKind::Stripe => stripe_rows,
+            CacheKind::Stripe | CacheKind::StripeCt => stripe_rows,
         };
         let size = size_bytes as usize;
         let count = (size / FRAME_COST / BLOCKS_PER_BUCKET).max(1).next_power_of_two();
@@ -205,6 +207,7 @@ impl Cache {
             chunk_bytes: geometry.chunk_bytes(),
             stripe_rows,
             unit_rows,
+            fills_gaps: settings.kind == CacheKind::StripeCt,
             epoch: AtomicU64::new(1),
             clean: Mutex::new(clean),
             dirty: Counters::default(),
@@ -229,6 +232,11 @@ impl Cache {
     /// Whether a unit is a row. One row may be a stripe, too.
     fn is_by_rows(&self) -> bool {
         self.unit_rows == 1
+    }
+
+    /// Whether short gaps between what is destaged are filled.
+    pub(crate) fn fills_gaps(&self) -> bool {
+        self.fills_gaps
     }
 
     fn units_per_stripe(&self) -> u64 {

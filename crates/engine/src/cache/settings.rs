@@ -20,11 +20,13 @@ pub enum CacheKind {
     Pbg,
     /// By stripes (msc-ct's SC): what is dirty in a stripe is destaged together.
     Stripe,
+    /// By stripes, and short gaps between what is destaged are filled (MSC-CT).
+    StripeCt,
 }
 
 impl CacheKind {
     /// All of them. Members keep the number of a kind, which is its place here.
-    pub const ALL: [Self; 3] = [Self::None, Self::Pbg, Self::Stripe];
+    pub const ALL: [Self; 4] = [Self::None, Self::Pbg, Self::Stripe, Self::StripeCt];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl CacheKind {
             Self::None => "none",
             Self::Pbg => "pbg",
             Self::Stripe => "stripe",
+            Self::StripeCt => "stripe+ct",
         }
     }
 }
@@ -416,7 +419,7 @@ mod tests {
     proptest! {
         #[test]
         fn members_keep_every_setting(
-            kind in 0..3_usize, size in prop::option::of(1..u64::MAX), policies in (0..2_usize, 0..3_usize),
+            kind in 0..4_usize, size in prop::option::of(1..u64::MAX), policies in (0..2_usize, 0..3_usize),
             marks in (1..100_u8, 1..100_u8), times in (any_time(), any_time(), any_time()), kept in (0..3_usize, 0..2_usize),
         ) {
             let (low_percent, high_percent) = (marks.0.min(marks.1), marks.0.max(marks.1) + 1);
@@ -442,7 +445,7 @@ mod tests {
             let (settings, problem) = CacheSettings::kept(&ArrayOptions { cache_policy: policy, cache, ..ArrayOptions::default() });
             prop_assert!(settings.low_percent < settings.high_percent && settings.high_percent <= 100);
             prop_assert!(problem.is_none() || settings.kind == CacheKind::None);
-            prop_assert_eq!(problem.is_some(), policy > 2 || when > 2 || what > 3 || choices.0 > 3 || choices.1 > 2
+            prop_assert_eq!(problem.is_some(), policy > 3 || when > 2 || what > 3 || choices.0 > 3 || choices.1 > 2
                 || { let (h, l) = (if marks.0 == 0 { 95 } else { marks.0 }, if marks.1 == 0 { 85 } else { marks.1 }); l >= h || h > 100 });
         }
     }

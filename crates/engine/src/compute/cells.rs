@@ -170,6 +170,13 @@ impl CachedCells {
         Self(lent.filter(|(_, column)| !column.is_empty()).collect())
     }
 
+    /// Takes whole dirty blocks of some rows for clean ones: a bug.
+    pub(crate) fn forge_clean(&mut self, rows: RowSet) {
+        for (_, column) in self.columns_mut() {
+            (rows & (column.dirty - column.partial)).runs().flatten().for_each(|row| column.make_clean(row));
+        }
+    }
+
     /// Takes in cells of other rows of the same stripe.
     pub(crate) fn absorb(&mut self, other: Self) {
         if self.0.is_empty() {

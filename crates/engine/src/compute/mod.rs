@@ -39,8 +39,8 @@ use crate::{
 pub(crate) enum Content {
     /// One contiguous part of the stripe, with its bytes: a client's write.
     Span(StripeSpan, Data),
-    /// Cells that a cache lends.
-    Cells(Arc<CachedCells>),
+    /// Cells that a cache lends, and all rows that are locked for them if gaps between them may be filled.
+    Cells(Arc<CachedCells>, RowSet),
 }
 
 impl Content {
@@ -49,7 +49,15 @@ impl Content {
     pub(crate) fn rows(&self, chunk_bytes: usize) -> RowSet {
         match self {
             Self::Span(span, _) => touched_rows(span, chunk_bytes),
-            Self::Cells(cells) => cells.dirty_rows(),
+            Self::Cells(cells, _) => cells.dirty_rows(),
+        }
+    }
+
+    /// Leaves gaps as they are from now on. False if that was so before.
+    pub(crate) fn leave_gaps(&mut self) -> bool {
+        match self {
+            Self::Span(..) => false,
+            Self::Cells(_, held) => !std::mem::take(held).is_empty(),
         }
     }
 }
@@ -95,7 +103,7 @@ pub(crate) fn compute(
             let new = NewData { span, chunk_bytes, content: &bufs[..] };
             compute_from(recipe, data_columns, new, fetched, ask);
         }
-        Content::Cells(cells) => compute_from(recipe, data_columns, cells, fetched, ask),
+        Content::Cells(cells, _) => compute_from(recipe, data_columns, cells, fetched, ask),
     }
 }
 
@@ -125,13 +133,14 @@ fn compute_any<N: New>(
     }
     let joined = join_blocks(&recipe.joins, &new, fetched);
     let mut parity = Sums::of(recipe, data_columns, &new, fetched, &joined);
+    let inserted = with_filled(joined, &recipe.fills, fetched);
     let is_of_new = |write: &Write| write.from != Source::Sum;
     let last_new = recipe.writes.iter().rposition(is_of_new);
     for (index, write) in recipe.writes.iter().enumerate() {
         let is_last = Some(index) == last_new;
         let bufs = match write.from {
             Source::New(column) => new.take(column.into(), &write.bytes(), is_last),
-            Source::Joined => joined_bufs(write, &mut new, &joined),
+            Source::Joined => joined_bufs(write, &mut new, &inserted),
             Source::Sum => parity.bufs(write),
             Source::Old(_) | Source::Zeroes => unreachable!("a client's write is of new data and of parity"),
         };
@@ -176,11 +185,38 @@ fn join_blocks<N: New>(joins: &[Cells], new: &N, fetched: &[Run]) -> Pieces {
     joins.iter().map(join).collect()
 }
 
-/// A data column's bytes: joined blocks and new data, in order.
-fn joined_bufs<N: New>(write: &Write, new: &mut N, joined: &[Piece]) -> WriteBufs {
+/// Joined blocks, and filled ones, which are parts of what was read; in the order of columns and rows.
+fn with_filled(mut joined: Pieces, fills: &[Cells], fetched: &mut Fetched) -> Pieces {
+    if fills.is_empty() {
+        return joined;
+    }
+    // All that computes has been computed: what is left is read only.
+    let read: Pieces =
+        fetched.drain(..).map(|run| Piece { cells: run.cells, buf: run.buf.freeze() }).collect();
+    joined.extend(fills.iter().map(|cells| Piece { cells: *cells, buf: part_of(&read, cells) }));
+    joined.sort_unstable_by_key(|piece| (piece.cells.column, piece.cells.rows.start));
+    joined
+}
+
+/// Cells that were read.
+fn part_of(read: &[Piece], cells: &Cells) -> SharedBuf {
+    let covers = |piece: &&Piece| {
+        let (own, rows) = (piece.cells, cells.rows);
+        own.column == cells.column && own.rows.start <= rows.start && rows.end <= own.rows.end
+    };
+    let Some(piece) = read.iter().find(covers) else {
+        assert!(lives(Mutant::EmptyGapFilled), "what is filled was read");
+        return IoBuf::zeroed(cells.rows.bytes().len()).freeze();
+    };
+    let start = piece.cells.rows.bytes().start;
+    piece.buf.slice(cells.rows.bytes().start - start..cells.rows.bytes().end - start)
+}
+
+/// A data column's bytes: joined and filled blocks, and new data, in order.
+fn joined_bufs<N: New>(write: &Write, new: &mut N, inserted: &[Piece]) -> WriteBufs {
     let mut bufs = WriteBufs::new();
     let mut at = write.bytes().start;
-    let here = joined.iter().filter(|piece| piece.cells.column == write.column);
+    let here = inserted.iter().filter(|piece| piece.cells.column == write.column);
     for piece in here.filter(|piece| write.bytes().contains(&piece.cells.rows.bytes().start)) {
         let block = piece.cells.rows.bytes();
         if at < block.start {
@@ -296,6 +332,7 @@ mod tests {
             Band, Presence, StripeState, WriteSelection, build,
             costs::{ColumnCosts, MemberCost, ServiceTime},
             lower,
+            passes::{ColumnStrides, MemberStrides, Strides, transform},
             selection::{Classic, Cost, ModThresh, Modified, Policy, PreferRmw, Stripe, by_counts},
         },
         shape::{
@@ -326,6 +363,15 @@ mod tests {
             let mut rng = fastrand::Rng::with_seed(self.0 ^ column as u64);
             let mut time = || ServiceTime { fixed_ns: rng.f32() * 1e7, block_ns: rng.f32() * 1e5 };
             MemberCost { read: time(), write: time(), rewrite: time(), queue: rng.f32() * 8.0 }
+        }
+    }
+
+    /// All members' strides.
+    struct Alike(MemberStrides);
+
+    impl ColumnStrides for Alike {
+        fn of(&self, _: usize) -> MemberStrides {
+            self.0
         }
     }
 
@@ -485,8 +531,9 @@ mod tests {
         }
     }
 
-    /// Cells as a cache lends them: in every row something is dirty. Clean ones equal what `columns` hold.
-    fn any_cells(geometry: &Geometry, columns: &[Vec<u8>], seed: u64) -> CachedCells {
+    /// Cells as a cache lends them. Clean ones equal what `columns` hold. Unless gaps are filled, something is dirty in
+    /// every row that has any.
+    fn any_cells(geometry: &Geometry, columns: &[Vec<u8>], fills_gaps: bool, seed: u64) -> CachedCells {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (rows, mut cells) = (geometry.chunk_bytes() / BLOCK_BYTES, CachedCells::default());
         let weights = [rng.u8(1..4), rng.u8(0..4), rng.u8(0..4), rng.u8(0..3)];
@@ -494,13 +541,18 @@ mod tests {
             (0..4).flat_map(|kind| std::iter::repeat_n(kind, weights[kind].into())).collect();
         let block = |bytes: &[u8]| Block::of(IoBuf::copy_of(bytes));
         for row in 0..rows {
-            if rng.u8(..5) == 0 {
+            let is_gap = rng.u8(..5) == 0;
+            if is_gap && !fills_gaps {
                 continue;
             }
             let sure = rng.usize(..geometry.data_columns());
             for (column, chunk) in columns.iter().enumerate().take(geometry.data_columns()) {
                 let (kind, new) = (kinds[rng.usize(..kinds.len())], rng.u8(..));
-                let kind = if column == sure { kind % 2 } else { kind };
+                let kind = match kind {
+                    _ if is_gap => 2 + kind % 2,
+                    kind if column == sure => kind % 2,
+                    kind => kind,
+                };
                 let (state, block) = match kind {
                     0 => (CellState::Dirty(ALL_SECTORS), block(&[new; BLOCK_BYTES])),
                     1 => (CellState::Dirty(rng.u8(1..)), block(&[new; BLOCK_BYTES])),
@@ -518,19 +570,26 @@ mod tests {
 
         /// The same for what a cache destages.
         #[test]
-        fn any_cells_leave_data_and_redundancy_right(case in cases(), seed in any::<u64>()) {
+        fn any_cells_leave_data_and_redundancy_right(
+            case in cases(), seed in any::<u64>(), strides in prop::option::of((1_u16..20, 1_u16..20)), held in any::<u64>(),
+        ) {
             let Case { geometry, bad, trusted, selection, .. } = case;
             let presence = |column: usize| bad.iter().find(|(c, _)| *c == column).map_or(Presence::Present, |b| b.1);
             let mut columns = contents(&geometry, seed);
-            let cells = any_cells(&geometry, &columns, seed);
+            let cells = any_cells(&geometry, &columns, strides.is_some(), seed);
             let mut state = StripeState::default();
             state.set_empty(&geometry, trusted, presence);
             cells.enter_into(&mut state);
             let policies: [&dyn WriteSelection; SELECTIONS] = [&Classic, &ModThresh, &Modified, &Cost::default(), &PreferRmw, &AlwaysRcw];
-            let Ok(plan) = build(&state, policies[selection], &Uneven(seed)) else {
+            let Ok(mut plan) = build(&state, policies[selection], &Uneven(seed)) else {
                 prop_assert!(geometry.parity_columns() < bad.len() || !geometry.has_parity());
                 return Ok(());
             };
+            if let Some((read, write)) = strides {
+                let held = (0..64).filter(|row| held >> row & 1 == 1).fold(state.dirty_rows(), |all, row| all | RowSet::range(row..row + 1));
+                transform(&mut plan, &state, held, &Alike(MemberStrides { read: Strides::below(read), write: Strides::below(write) }));
+                prop_assert!(plan.columns.iter().all(|ops| (ops.reads() - held).is_empty() && (ops.w - held).is_empty()));
+            }
             let recipe = lower(&plan, &state, |column| cells.new_ranges(column));
             let mut expected = columns.clone();
             for (number, column) in cells.columns() {
@@ -543,7 +602,7 @@ mod tests {
             make_redundant(&geometry, &mut expected);
             bad.iter().for_each(|(column, _)| columns[*column].fill(0xdd));
             let mut writes = Vec::new();
-            let content = Content::Cells(Arc::new(cells.clone()));
+            let content = Content::Cells(Arc::new(cells.clone()), RowSet::EMPTY);
             compute(&recipe, &geometry, content, &mut fetch(&recipe, &columns), |write, bufs| writes.push((*write, bufs)));
             prop_assert_eq!(writes.len(), recipe.writes.len());
             for (write, bufs) in writes {

@@ -1,4 +1,4 @@
-//! Recipes with one sum and nothing to join or recover: nearly all writes of whole blocks. Each parity column
+//! Recipes with one sum and nothing to join, fill or recover: nearly all writes of whole blocks. Each parity column
 //! of the sum lies in one buffer, so nothing needs to be searched for. A property test holds the result to
 //! that of `compute_any`.
 
@@ -11,7 +11,9 @@ use crate::plan::recipe::{How, Recipe, Source, Span, Sum, Write};
 /// The recipe's only sum, if the recipe is computed here.
 pub(super) fn sum_of(recipe: &Recipe) -> Option<&Sum> {
     match &recipe.sums[..] {
-        [sum] if recipe.joins.is_empty() && recipe.recovers.is_empty() => Some(sum),
+        [sum] if recipe.joins.is_empty() && recipe.fills.is_empty() && recipe.recovers.is_empty() => {
+            Some(sum)
+        }
         _ => None,
     }
 }

@@ -5,6 +5,7 @@ use smallvec::smallvec;
 use stripewise_device::{Device, Env, IoBuf, IoError, MediaKind, SharedBuf, Timestamp, WriteFlags};
 use stripewise_format::extension::{MemberClass, SERVICE_TIMES};
 
+use super::strides::{StrideRecords, measure_strides};
 use crate::{
     plan::costs::{MemberCost, ServiceTime},
     shape::rows::BLOCK_BYTES,
@@ -77,9 +78,11 @@ impl ServiceTimes {
     }
 }
 
-/// The class of a device: what the operating system says, otherwise what its times suggest.
+/// The class of a device: what the operating system says, otherwise what its times suggest. Flash behind a controller may be
+/// said to rotate; then its times tell.
 pub(crate) fn class_of(media: MediaKind, times: &ServiceTimes) -> MemberClass {
     match media {
+        MediaKind::Hdd if times.is_known() && times.random_read_ns <= HDD_READ_NS => MemberClass::Ssd,
         MediaKind::Hdd => MemberClass::Hdd,
         MediaKind::Ssd => MemberClass::Ssd,
         MediaKind::Unknown if !times.is_known() => MemberClass::Unknown,
@@ -198,13 +201,40 @@ impl Stopwatch<'_> {
     }
 }
 
-/// As [`measure`], for a device that will be a member. An error is no reason to refuse the device: its cause
-/// shows when the device is written, or a rebuild mends it.
-pub(crate) async fn measure_or_not(env: &dyn Env, device: &dyn Device, touch: Touch) -> ServiceTimes {
-    measure(env, device, touch).await.unwrap_or_else(|error| {
-        tracing::warn!(member = device.info().name, %error, "its service times could not be measured");
+/// What is measured of a device that will be a member.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct What {
+    pub(crate) touch: Touch,
+    /// Strides, too, unless it is flash.
+    pub(crate) strides: bool,
+    /// Its class, if an operator gives one.
+    pub(crate) class: Option<MemberClass>,
+}
+
+/// What was measured of a device.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Measured {
+    pub(crate) times: ServiceTimes,
+    pub(crate) strides: StrideRecords,
+}
+
+/// Measures a device that will be a member. An error is no reason to refuse the device: its cause shows when the device
+/// is written, or a rebuild mends it.
+pub(crate) async fn measure_or_not(env: &dyn Env, device: &dyn Device, what: What) -> Measured {
+    let name = &device.info().name;
+    let times = measure(env, device, what.touch).await.unwrap_or_else(|error| {
+        tracing::warn!(member = name, %error, "its service times could not be measured");
         ServiceTimes::default()
-    })
+    });
+    let class = what.class.unwrap_or_else(|| class_of(device.info().media, &times));
+    if !what.strides || class == MemberClass::Ssd {
+        return Measured { times, strides: StrideRecords::default() };
+    }
+    let strides = measure_strides(env, device, what.touch).await.unwrap_or_else(|error| {
+        tracing::warn!(member = name, %error, "its strides could not be measured");
+        StrideRecords::default()
+    });
+    Measured { times, strides }
 }
 
 #[cfg(test)]

@@ -19,10 +19,11 @@ use super::{
     measure::{ServiceTimes, class_of},
     meter::{IoClass, Meter},
     stats::{Cause, MemberStats},
+    strides::strides_of,
 };
 use crate::{
     mutants::{Mutant, lives},
-    plan::costs::MemberCost,
+    plan::{costs::MemberCost, passes::MemberStrides},
 };
 
 /// An open member: a device, and where the array's data lies on it.
@@ -36,6 +37,7 @@ pub(crate) struct Member {
     class: RwLock<MemberClass>,
     /// As measured when it became a member.
     pub(crate) times: ServiceTimes,
+    strides: RwLock<MemberStrides>,
     /// Bytes written to it before it was opened.
     pub(crate) written_before: u64,
     /// Failed reads counted since the member was opened. Of a chunk that waits to be healed, only the first
@@ -67,6 +69,7 @@ impl Member {
             dev_number,
             uuid,
             class: RwLock::new(class),
+            strides: RwLock::new(header.map_or(MemberStrides::NONE, strides_of)),
             times,
             written_before: header.map_or(0, |header| header.endurance.written_bytes),
             read_errors: AtomicU32::new(0),
@@ -89,6 +92,16 @@ impl Member {
         if !self.times.is_known() {
             self.meter.believe(cost_of(class, &self.times));
         }
+    }
+
+    /// The gaps that a contiguity transform fills on it.
+    pub(crate) fn strides(&self) -> MemberStrides {
+        *self.strides.read()
+    }
+
+    /// Fills these gaps from now on.
+    pub(crate) fn set_strides(&self, strides: MemberStrides) {
+        *self.strides.write() = strides;
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -6,4 +6,5 @@ pub(crate) mod measure;
 pub(crate) mod member;
 pub(crate) mod meter;
 pub(crate) mod stats;
+pub(crate) mod strides;
 pub(crate) mod topology;

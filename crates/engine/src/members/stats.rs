@@ -4,6 +4,7 @@ use stripewise_device::counters;
 
 use crate::plan::{
     Cycle, Recipe,
+    passes::Filled,
     recipe::{CycleRows, Span, Write},
 };
 
@@ -37,6 +38,10 @@ counters! {
     rows_rcw,
     /// Rows whose lost blocks were recovered before they were written.
     rows_recovered,
+    /// Blocks read and written only to fill gaps between requests to members.
+    blocks_filled,
+    /// Requests to members that filled gaps made unnecessary.
+    requests_saved,
     /// Ranges recovered from redundancy for readers and background jobs.
     recovered_reads,
     /// Failed reads of members.
@@ -193,6 +198,13 @@ impl Stats {
             Cycle::Recover => Index::rows_recovered,
         };
         self.add(counter, rows);
+    }
+
+    pub(crate) fn count_filled(&self, filled: Filled) {
+        self.add_each([
+            (Index::blocks_filled, filled.blocks.into()),
+            (Index::requests_saved, filled.requests_saved.into()),
+        ]);
     }
 
     pub(crate) fn count_recovered(&self) {

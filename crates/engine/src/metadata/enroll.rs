@@ -22,8 +22,9 @@ use crate::{
     error::{ArrayError, is_member_gone},
     members::{
         bad_blocks::{self, BadBlocks},
-        measure::{ServiceTimes, class_of},
+        measure::{Measured, ServiceTimes, class_of},
         member::Member,
+        strides::StrideRecords,
     },
     shape::{
         geometry::{Geometry, Level},
@@ -87,6 +88,7 @@ pub(crate) struct Traits {
     /// An operator gave the class.
     pub(crate) given: bool,
     pub(crate) times: ServiceTimes,
+    pub(crate) strides: StrideRecords,
     pub(crate) endurance: Endurance,
     /// What trying it showed.
     pub(crate) zeroing: Zeroing,
@@ -94,10 +96,11 @@ pub(crate) struct Traits {
 
 impl Traits {
     /// Takes the class that an operator gave, else what the operating system and a measurement tell.
-    pub(crate) fn of(device: &Arc<dyn Device>, times: ServiceTimes, given: Option<MemberClass>) -> Self {
+    pub(crate) fn of(device: &Arc<dyn Device>, measured: Measured, given: Option<MemberClass>) -> Self {
+        let Measured { times, strides } = measured;
         let class = given.unwrap_or_else(|| class_of(device.info().media, &times));
         let (endurance, zeroing) = (Endurance::default(), Zeroing::NotTried);
-        Self { class, given: given.is_some(), times, endurance, zeroing }
+        Self { class, given: given.is_some(), times, strides, endurance, zeroing }
     }
 
     /// With the endurance that an earlier array noted on the device: a device wears, whichever array it
@@ -123,6 +126,7 @@ pub(crate) fn header_for(
     header.endurance = traits.endurance;
     header.zeroing = traits.zeroing;
     header.service_time_ns = traits.times.to_header();
+    (header.stride_read, header.stride_write) = (traits.strides.read, traits.strides.write);
     Some(header)
 }
 
@@ -327,7 +331,7 @@ mod tests {
                 |ledger: &mut Ledger| ledger.entries.iter_mut().for_each(|entry| entry.header = None);
             array.parts().roster.record(forget).await.unwrap();
             let device = memory("d");
-            let traits = Traits::of(&device, ServiceTimes::default(), None);
+            let traits = Traits::of(&device, Measured::default(), None);
             let (env, geometry) = (array.env().clone(), array.geometry());
             let spare = |ledger: &Ledger| spare(&geometry, ledger, device, &traits, &*env).unwrap();
             array.parts().roster.look(|ledger, _| spare(ledger)).await.entry.header.unwrap()

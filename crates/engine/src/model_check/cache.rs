@@ -84,7 +84,7 @@ impl Cached {
     /// Writes what is dirty to the member.
     fn destage(&self) {
         let now = Timestamp::default();
-        let lent = self.cache.lend(STRIPE, RowSet::range(0..2), DestageReason::Flush, now);
+        let lent = self.cache.lend(STRIPE, (RowSet::range(0..2), RowSet::EMPTY), DestageReason::Flush, now);
         if let Some((cells, mut ending)) = lent {
             let (_, block) = cells.columns().next().unwrap().1.get(0).unwrap();
             self.member.store(block[0], Ordering::SeqCst);
@@ -149,7 +149,12 @@ fn a_reader_never_gets_another_cells_bytes() {
     model(|| {
         let cached = Cached::new();
         cached.put(1).unwrap();
-        let lent = cached.cache.lend(STRIPE, RowSet::range(0..1), DestageReason::Flush, Timestamp::default());
+        let lent = cached.cache.lend(
+            STRIPE,
+            (RowSet::range(0..1), RowSet::EMPTY),
+            DestageReason::Flush,
+            Timestamp::default(),
+        );
         let writer = beside(&cached, |cached| {
             cached.put(2).unwrap();
         });

@@ -27,7 +27,7 @@ use crate::{
     life::detached::on_worker,
     members::{
         bad_blocks::{self, BadBlocks},
-        measure::{ServiceTimes, Touch, measure_or_not},
+        measure::{Measured, Touch, What, measure_or_not},
         member::Member,
     },
     metadata::{
@@ -241,7 +241,7 @@ impl Array {
 
     async fn create_here(env: EnvHandle, mut options: CreateOptions) -> Result<Self, CreateError> {
         let touch = if options.assume_clean { Touch::ReadOnly } else { Touch::WriteBack };
-        let traits = prepare(&env, &mut options, touch).await?;
+        let traits = prepare(&env, &mut options, (touch, true)).await?;
         let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).cloned().collect();
         write_metadata(&env, &options, &traits).await?;
         let (tuning, memory_bytes) = (options.tuning, options.memory_bytes);
@@ -250,15 +250,15 @@ impl Array {
     }
 }
 
-/// Checks the options, finds out what the members are, and gives level 4's parity its place.
+/// Checks the options, finds out what the members are, their strides if wanted, and gives level 4's parity its place.
 pub(crate) async fn prepare(
     env: &EnvHandle,
     options: &mut CreateOptions,
-    touch: Touch,
+    (touch, strides): (Touch, bool),
 ) -> Result<AllTraits, CreateError> {
     check_members(options)?;
     check_shape(options)?;
-    let traits = traits_of(env, options, touch).await;
+    let traits = traits_of(env, options, (touch, strides)).await;
     if moves_parity(options) {
         place_parity(&mut options.members, &traits);
     }
@@ -278,16 +278,19 @@ pub(crate) fn moves_parity(options: &CreateOptions) -> bool {
 /// The members' traits, by name.
 pub(crate) type AllTraits = BTreeMap<String, Traits>;
 
-async fn traits_of(env: &EnvHandle, options: &CreateOptions, touch: Touch) -> AllTraits {
+async fn traits_of(env: &EnvHandle, options: &CreateOptions, (touch, strides): (Touch, bool)) -> AllTraits {
     let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).collect();
-    let times = if options.measure {
-        join_all(devices.iter().map(|device| measure_or_not(&**env, &***device, touch))).await
+    let class_of = |device: &Arc<dyn Device>| options.classes.get(&device.info().name).copied();
+    let strides = strides && options.level.has_parity();
+    let measured = if options.measure {
+        let what = |device| What { touch, strides, class: class_of(device) };
+        join_all(devices.iter().map(|device| measure_or_not(&**env, &***device, what(device)))).await
     } else {
-        vec![ServiceTimes::default(); devices.len()]
+        vec![Measured::default(); devices.len()]
     };
-    let traits = devices.into_iter().zip(times).map(async |(device, times)| {
+    let traits = devices.into_iter().zip(measured).map(async |(device, measured)| {
         let name = device.info().name.clone();
-        let traits = Traits::of(device, times, options.classes.get(&name).copied());
+        let traits = Traits::of(device, measured, class_of(device));
         (name, traits.with_kept_endurance(device).await)
     });
     join_all(traits).await.into_iter().collect()

@@ -18,7 +18,7 @@ use crate::{
     intent::{Intent, Pages, locking::Locking},
     members::{
         bad_blocks::BadBlocks,
-        measure::ServiceTimes,
+        measure::Measured,
         member::Member,
         topology::{Incoming, Recorded, SlotState, Topology},
     },
@@ -198,7 +198,7 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
         // A plain md member, or one whose extension area is damaged: it gets a new header with the next
         // change of state.
         Err(_) => {
-            let traits = Traits::of(device, ServiceTimes::default(), None);
+            let traits = Traits::of(device, Measured::default(), None);
             let header = enroll::header_for(&superblock, &chosen.geometry, regions, &traits);
             header.map(|header| Header { options, ..header })
         }

@@ -38,7 +38,7 @@ pub async fn preview(env: EnvHandle, options: CreateOptions) -> Result<Preview, 
 
 async fn preview_here(env: EnvHandle, mut options: CreateOptions) -> Result<Preview, CreateError> {
     let given = options.clone();
-    let traits = prepare(&env, &mut options, Touch::ReadOnly).await?;
+    let traits = prepare(&env, &mut options, (Touch::ReadOnly, false)).await?;
     let name = |member: &Option<Arc<dyn Device>>| Some(member.as_ref()?.info().name.clone());
     let members: Vec<_> = options.members.iter().map(name).collect();
     let class = |name: &Option<String>| name.as_ref().map_or(MemberClass::Unknown, |name| traits[name].class);

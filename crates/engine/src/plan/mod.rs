@@ -10,6 +10,7 @@ pub mod costs;
 mod counts;
 mod draw;
 mod matrix;
+pub mod passes;
 pub(crate) mod quick;
 pub mod recipe;
 pub(crate) mod recover;

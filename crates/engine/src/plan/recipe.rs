@@ -127,7 +127,8 @@ pub struct Sum {
 pub enum Source {
     /// They are new data of this column (of a mirror: of the one data column).
     New(u16),
-    /// New data, and in the recipe's [joined](Recipe::joins) blocks old data too.
+    /// New data, in the recipe's [joined](Recipe::joins) blocks old data too, and in its [filled](Recipe::fills) blocks
+    /// old data alone.
     Joined,
     /// They are what this column holds: it was read or recovered. Any mirror holds the same as the others.
     Old(u16),
@@ -184,6 +185,9 @@ pub struct Recipe {
     pub recovers: SmallVec<[Span; 2]>,
     /// Blocks of data columns in which new content is joined with old content, which was read or recovered.
     pub joins: SmallVec<[Cells; 2]>,
+    /// Blocks of data columns that are written as they were read, since they lie between others. Such blocks of parity
+    /// columns are those that no sum covers.
+    pub fills: SmallVec<[Cells; 2]>,
     /// Parity that is computed.
     pub sums: SmallVec<[Sum; 4]>,
     /// What is written, ordered by column and place.
@@ -273,13 +277,18 @@ fn add_writes<R: IntoIterator<Item = Range<usize>>>(
                 continue;
             }
         }
+        let filled = match state.data().get(column) {
+            Some(of) => ops.w - of.dirty - of.clean,
+            None => RowSet::EMPTY,
+        };
+        recipe.fills.extend(filled.runs().map(|rows| Cells { column: column as u16, rows: rows.into() }));
         for rows in ops.w.runs() {
-            let joins = |join: &Cells| {
-                usize::from(join.column) == column && join.rows.overlap(rows.clone().into()) > 0
+            let overlaps = |cells: &Cells| {
+                usize::from(cells.column) == column && cells.rows.overlap(rows.clone().into()) > 0
             };
             let from = match column {
                 _ if column >= state.data_columns => Source::Sum,
-                _ if recipe.joins.iter().any(joins) => Source::Joined,
+                _ if recipe.joins.iter().chain(&recipe.fills).any(overlaps) => Source::Joined,
                 _ => Source::New(column as u16),
             };
             let is_first = recipe.writes.last().is_none_or(|last| usize::from(last.column) != column);

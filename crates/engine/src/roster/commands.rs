@@ -15,7 +15,7 @@ use crate::{
     error::ArrayError,
     jobs::events::ArrayEvent,
     members::{
-        measure::{ServiceTimes, Touch, measure_or_not},
+        measure::{Measured, Touch, What, measure_or_not},
         topology::{SlotState, Topology},
     },
     metadata::{
@@ -100,15 +100,19 @@ impl Roster {
         }
     }
 
-    /// The service times of a device that is to be added, if those of other members were measured.
-    async fn measure_as_others(&self, device: &Arc<dyn Device>) -> ServiceTimes {
+    /// The service times and strides of a device that is to be added, if those of other members were measured.
+    async fn measure_as_others(&self, device: &Arc<dyn Device>, class: Option<MemberClass>) -> Measured {
         let measured = {
             let ledger = self.ledger.lock().await;
             ledger.entries.iter().any(|entry| entry.member.times.is_known())
         };
         match measured {
-            true => measure_or_not(&**self.life.env(), &**device, Touch::WriteBack).await,
-            false => ServiceTimes::default(),
+            true => {
+                let strides = self.topology().geometry.has_parity();
+                let what = What { touch: Touch::WriteBack, strides, class };
+                measure_or_not(&**self.life.env(), &**device, what).await
+            }
+            false => Measured::default(),
         }
     }
 
@@ -130,7 +134,7 @@ impl Roster {
         let tentative = {
             let ledger = self.ledger.lock().await;
             not_attached(&ledger, &device.info().name)?;
-            let unmeasured = Traits::of(&device, ServiceTimes::default(), class);
+            let unmeasured = Traits::of(&device, Measured::default(), class);
             enroll::spare(
                 &self.topology().geometry,
                 &ledger,
@@ -139,8 +143,8 @@ impl Roster {
                 &**self.life.env(),
             )?
         };
-        let times = self.measure_as_others(&device).await;
-        let traits = Traits::of(&device, times, class).with_kept_endurance(&device).await;
+        let measured = self.measure_as_others(&device, class).await;
+        let traits = Traits::of(&device, measured, class).with_kept_endurance(&device).await;
         let traits = Traits { zeroing: enroll::blank(&tentative.entry).await?, ..traits };
         let name = device.info().name.clone();
         self.change_state(|ledger, _| {

@@ -9,7 +9,10 @@ use stripewise_format::extension::{Endurance, Header, MemberClass};
 use super::{Roster, problem};
 use crate::{
     error::ArrayError,
-    members::member::Member,
+    members::{
+        member::Member,
+        strides::{StrideLimits, strides_of},
+    },
     metadata::ledger::{Entry, Ledger, Standing},
 };
 
@@ -50,6 +53,29 @@ impl Roster {
             member.set_class(class);
             // The bitmap goes to flash first.
             self.holders_changed.store(true, Ordering::Release);
+        })
+        .await
+    }
+
+    /// Bounds the strides that are filled on all members.
+    pub(crate) async fn limit_strides(&self, limits: StrideLimits) -> Result<(), ArrayError> {
+        self.change_state(|ledger, _| {
+            let mut is_kept = false;
+            for entry in ledger.entries.iter_mut().filter(|entry| entry.standing != Standing::Faulty) {
+                let Some(header) = &mut entry.header else { continue };
+                let records =
+                    [(limits.read, &mut header.stride_read), (limits.write, &mut header.stride_write)];
+                for (limit, record) in records {
+                    limit.into_iter().for_each(|limit| limit.enter_into(record));
+                }
+                entry.member.set_strides(strides_of(header));
+                is_kept = true;
+            }
+            if is_kept {
+                Ok(None)
+            } else {
+                Err(ArrayError::Unsupported("no member has an extension area to keep that in".to_owned()))
+            }
         })
         .await
     }

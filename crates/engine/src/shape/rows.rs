@@ -20,6 +20,9 @@ impl RowSet {
     /// No row.
     pub const EMPTY: Self = Self([0; WORDS]);
 
+    /// Every row.
+    pub const ALL: Self = Self([u64::MAX; WORDS]);
+
     /// The rows of a range.
     #[inline]
     pub fn range(rows: Range<usize>) -> Self {

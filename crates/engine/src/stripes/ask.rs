@@ -9,7 +9,7 @@ use super::{
     wait::{Requested, failures, wait_all},
 };
 use crate::{
-    compute::{Fetched, compute},
+    compute::{Content, Fetched, compute},
     error::ArrayError,
     intent::IntentGuard,
     members::{member::Member, meter::IoClass, stats::Cause, topology::Topology},
@@ -68,6 +68,11 @@ impl Stripes {
         let how = How { topology, stripe, recipe, flags, cause: Cause::Client };
         how.assert_is_held(rows);
         self.stats.count_recipe(recipe);
+        if let (Content::Cells(_, held), Some(ending)) = (&content, &guards.ending)
+            && !held.is_empty()
+        {
+            ending.keep_read(fetched.iter());
+        }
         compute(recipe, &topology.geometry, content, fetched, |write, bufs| {
             self.ask_write(&how, write, bufs, requested)
         });

@@ -209,6 +209,11 @@ impl Stripes {
         lost: Lost,
         unreadable: &mut Unreadable,
     ) -> Result<Option<StripeWrite>, ArrayError> {
+        // A gap that cannot be read fails nothing.
+        let mut write = write;
+        if write.content.leave_gaps() {
+            return Ok(Some(write));
+        }
         let Lost { mut fetched, failed } = lost;
         self.note_unreadable(&work.topology, work.stripe, &failed, unreadable).await;
         if !self.is_in_doubt(work.stripe) || !Arc::ptr_eq(&work.topology, &self.members.load()) {

@@ -11,13 +11,17 @@ use crate::{
     plan::{
         self, Band, Plan, PlanError, Presence, Recipe, StripeState, WriteSelection,
         costs::{ColumnCosts, MemberCost, ServiceTime},
+        passes::{self, ColumnStrides, MemberStrides},
         quick::{self, Columns},
         selection::Policy,
     },
-    shape::geometry::{Geometry, StripeIndex, StripeSpan},
+    shape::{
+        geometry::{Geometry, StripeIndex, StripeSpan},
+        rows::RowSet,
+    },
 };
 
-/// What the members of a stripe cost now.
+/// What the members of a stripe cost now, and which gaps they take longer to skip than to fill.
 pub(super) struct StripeCosts<'a> {
     topology: &'a Topology,
     stripe: StripeIndex,
@@ -35,7 +39,19 @@ impl ColumnCosts for StripeCosts<'_> {
     }
 }
 
+impl ColumnStrides for StripeCosts<'_> {
+    fn of(&self, column: usize) -> MemberStrides {
+        self.topology.reader(self.stripe, column).map_or(MemberStrides::NONE, |member| member.strides())
+    }
+}
+
 impl Stripes {
+    /// These rows of a stripe, and the gaps between them that some member may want filled.
+    pub(super) fn with_gaps(&self, rows: RowSet) -> RowSet {
+        let max = self.members.look(|topology| topology.members().map(|member| member.strides().max()).max());
+        passes::with_gaps(rows, max.unwrap_or(0))
+    }
+
     /// What a destage costs on members, which are taken for alike.
     pub(crate) fn destage_cost(&self) -> DestageCost {
         self.members.look(|topology| {
@@ -88,7 +104,7 @@ impl Stripes {
         let of_cells;
         let span = match content {
             Content::Span(span, _) => Some(span),
-            Content::Cells(cells) => {
+            Content::Cells(cells, _) => {
                 of_cells = span_of(stripe, cells, &topology.geometry);
                 of_cells.as_ref()
             }
@@ -170,18 +186,23 @@ impl Stripes {
         };
         match content {
             Content::Span(span, _) => state.set_for_write(geometry, span, trusted, presence),
-            Content::Cells(cells) => {
+            Content::Cells(cells, _) => {
                 state.set_empty(geometry, trusted, presence);
                 cells.enter_into(&mut state);
             }
         }
         let costs = StripeCosts { topology, stripe };
         plan::build_into(&mut plan, &state, selection, &costs)?;
+        if let Content::Cells(_, held) = content
+            && !held.is_empty()
+        {
+            self.stats.count_filled(passes::transform(&mut plan, &state, *held, &costs));
+        }
         let chunk_bytes = geometry.chunk_bytes();
         if self.tracer.is_on() {
             let span = match content {
                 Content::Span(span, _) => *span,
-                Content::Cells(cells) => spread_of(stripe, cells, chunk_bytes),
+                Content::Cells(cells, _) => spread_of(stripe, cells, chunk_bytes),
             };
             self.trace(selection, topology, &span, &plan.bands);
         }
@@ -189,7 +210,7 @@ impl Stripes {
             Content::Span(span, _) => {
                 plan::lower(&plan, &state, |column| [span.in_column(column, chunk_bytes).0])
             }
-            Content::Cells(cells) => plan::lower(&plan, &state, |column| cells.new_ranges(column)),
+            Content::Cells(cells, _) => plan::lower(&plan, &state, |column| cells.new_ranges(column)),
         })
     }
 }

@@ -44,7 +44,7 @@ impl StripeWrite {
     pub(super) fn client_part(&self) -> (&StripeSpan, &Data) {
         match &self.content {
             Content::Span(span, data) => (span, data),
-            Content::Cells(_) => unreachable!("a cache has no part to put into itself"),
+            Content::Cells(..) => unreachable!("a cache has no part to put into itself"),
         }
     }
 

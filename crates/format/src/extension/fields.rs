@@ -3,6 +3,8 @@
 
 use thiserror::Error;
 
+use super::raw::{STRIDE_REGIONS, STRIDES};
+
 /// A field whose value has no meaning in this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error(
@@ -168,6 +170,28 @@ pub struct Endurance {
     pub warranty_end_s: u64,
     /// By how many days it should outlive its warranty.
     pub warranty_margin_days: u32,
+}
+
+/// How much longer a member takes for scattered blocks than for all that lie between them, for reads or for writes, and
+/// which gaps are therefore filled (msc-ct III-D). 0 everywhere: not measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StrideRecord {
+    /// The smallest stride, in blocks, that is too long to be filled.
+    pub s_max: u32,
+    /// An operator gave it; it does not follow from the curve.
+    pub s_max_given: bool,
+    /// Regions of shorter strides that are not filled either, from their first stride to their last; 0 to 0 if there are
+    /// fewer.
+    pub except: [[u8; 2]; STRIDE_REGIONS],
+    /// By stride, from 1 on: the time for every block at that stride, over that of all blocks, in thousandths. 0: not
+    /// measured.
+    pub times: [u16; STRIDES],
+}
+
+impl Default for StrideRecord {
+    fn default() -> Self {
+        Self { s_max: 0, s_max_given: false, except: [[0; 2]; STRIDE_REGIONS], times: [0; STRIDES] }
+    }
 }
 
 /// An operator's choices for the array. 0 everywhere: the default. The engine defines the policies' numbers.

@@ -6,13 +6,16 @@
 
 use thiserror::Error;
 use uuid::Uuid;
+use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::fields::{
     ArrayOptions, BitmapDescriptor, CacheOptions, CompatFeatures, Endurance, FieldError, IncompatFeatures,
-    Job, JobKind, LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures, Zeroing,
+    Job, JobKind, LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures, StrideRecord, Zeroing,
 };
-use super::raw::{self, CRC_AT, HEADER_MAGIC, HEADER_VERSION, RawHeader, SERVICE_TIMES, TAIL_LEN};
+use super::raw::{
+    self, CRC_AT, HEADER_MAGIC, HEADER_VERSION, RawHeader, SERVICE_TIMES, STRIDE_REGIONS, STRIDES, TAIL_LEN,
+};
 use crate::bitmap::SLOTS_PER_PAGE;
 use crate::crc::{crc32c, crc32c_with_hole};
 use crate::media::{BLOCK_LEN, Block};
@@ -107,11 +110,10 @@ pub struct Header {
     /// Measured service times in nanoseconds; 0: not measured. The engine defines which entry is which
     /// operation.
     pub service_time_ns: [u32; SERVICE_TIMES],
-    /// Contiguity transform, reads: the smallest stride, in blocks, that is too long to fill. 0: not
-    /// measured.
-    pub s_max_read: u32,
-    /// The same of writes.
-    pub s_max_write: u32,
+    /// Contiguity transform: strides of reads.
+    pub stride_read: StrideRecord,
+    /// Strides of writes.
+    pub stride_write: StrideRecord,
     /// The background job under way.
     pub job: Job,
     /// An operator's choices.
@@ -163,8 +165,8 @@ impl Header {
             member_class_given: false,
             zeroing: Zeroing::NotTried,
             service_time_ns: [0; SERVICE_TIMES],
-            s_max_read: 0,
-            s_max_write: 0,
+            stride_read: StrideRecord::default(),
+            stride_write: StrideRecord::default(),
             job: Job::default(),
             options: ArrayOptions::default(),
             endurance: Endurance::default(),
@@ -244,9 +246,19 @@ impl Header {
             member_class_given: raw.member_class_given == 1,
             // It is advice: a result that only a later version knows is tried anew.
             zeroing: Zeroing::from_number(raw.zeroing).unwrap_or_default(),
-            service_time_ns: raw.service_time_ns.map(zerocopy::little_endian::U32::get),
-            s_max_read: raw.s_max_read.get(),
-            s_max_write: raw.s_max_write.get(),
+            service_time_ns: raw.service_time_ns.map(U32::get),
+            stride_read: strides_from_raw(
+                raw.s_max_read,
+                (raw.s_max_given, 1),
+                raw.stride_except_read,
+                raw.stride_time_read,
+            ),
+            stride_write: strides_from_raw(
+                raw.s_max_write,
+                (raw.s_max_given, 2),
+                raw.stride_except_write,
+                raw.stride_time_write,
+            ),
             job: job_from_raw(raw)?,
             options: ArrayOptions {
                 selection_policy: raw.selection_policy,
@@ -304,8 +316,8 @@ impl Header {
             member_class_given: u8::from(self.member_class_given),
             zeroing: self.zeroing as u8,
             service_time_ns: self.service_time_ns.map(Into::into),
-            s_max_read: self.s_max_read.into(),
-            s_max_write: self.s_max_write.into(),
+            s_max_read: self.stride_read.s_max.into(),
+            s_max_write: self.stride_write.s_max.into(),
             job_kind: self.job.kind as u8,
             job_paused: u8::from(self.job.paused),
             job_position_bytes: self.job.position_bytes.into(),
@@ -331,6 +343,12 @@ impl Header {
             cache_low_percent: self.options.cache.low_percent,
             cache_read: self.options.cache.read,
             cache_alloc: self.options.cache.alloc,
+            stride_time_read: self.stride_read.times.map(Into::into),
+            stride_time_write: self.stride_write.times.map(Into::into),
+            stride_except_read: self.stride_read.except,
+            stride_except_write: self.stride_write.except,
+            s_max_given: u8::from(self.stride_read.s_max_given)
+                | u8::from(self.stride_write.s_max_given) << 1,
             tail: *self.tail.0,
             ..raw::zeroed()
         }
@@ -363,6 +381,15 @@ fn bitmap_from_raw(raw: &RawHeader) -> Result<BitmapDescriptor, FieldError> {
         page_count: raw.bitmap_page_count.get(),
         map_kind: MapKind::from_number(raw.bitmap_map_kind)?,
     })
+}
+
+fn strides_from_raw(
+    s_max: U32,
+    (given, bit): (u8, u8),
+    except: [[u8; 2]; STRIDE_REGIONS],
+    times: [U16; STRIDES],
+) -> StrideRecord {
+    StrideRecord { s_max: s_max.get(), s_max_given: given & bit != 0, except, times: times.map(U16::get) }
 }
 
 fn job_from_raw(raw: &RawHeader) -> Result<Job, FieldError> {

@@ -13,8 +13,8 @@ pub(crate) mod raw;
 pub use choose::{CopyState, ExtensionError, HeaderCopy, OtherCopy, choose};
 pub use fields::{
     ArrayOptions, BitmapDescriptor, CacheOptions, CompatFeatures, Endurance, FieldError, IncompatFeatures,
-    Job, JobKind, LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures, Zeroing,
+    Job, JobKind, LogDescriptor, MapKind, MemberClass, ReadOnlyCompatFeatures, StrideRecord, Zeroing,
 };
 pub use header::{Header, HeaderError, SuperblockOrigin, Tail, UnknownFeatures};
 pub use layout::{AREA_START_BYTES, DATA_OFFSET_MIN_BYTES, ExtensionLayout, LayoutError};
-pub use raw::{HEADER_MAGIC, HEADER_VERSION, SERVICE_TIMES};
+pub use raw::{HEADER_MAGIC, HEADER_VERSION, SERVICE_TIMES, STRIDE_REGIONS, STRIDES};

@@ -14,8 +14,14 @@ pub const HEADER_VERSION: u16 = 1;
 /// Entries of the service-time table.
 pub const SERVICE_TIMES: usize = 8;
 
+/// Entries of a stride curve: strides of 1 to 64 blocks.
+pub const STRIDES: usize = 64;
+
+/// Excepted regions that there is room for.
+pub const STRIDE_REGIONS: usize = 4;
+
 /// The rest of the block, carried unchanged for later versions.
-pub(crate) const TAIL_LEN: usize = 3808;
+pub(crate) const TAIL_LEN: usize = 3528;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
 #[repr(C)]
@@ -78,6 +84,12 @@ pub(crate) struct RawHeader {
     pub(crate) cache_read: u8,
     pub(crate) cache_alloc: u8,
     pub(crate) reserved_282: [u8; 6],
+    pub(crate) stride_time_read: [U16; STRIDES],
+    pub(crate) stride_time_write: [U16; STRIDES],
+    pub(crate) stride_except_read: [[u8; 2]; STRIDE_REGIONS],
+    pub(crate) stride_except_write: [[u8; 2]; STRIDE_REGIONS],
+    pub(crate) s_max_given: u8,
+    pub(crate) reserved_561: [u8; 7],
     pub(crate) tail: [u8; TAIL_LEN],
 }
 
@@ -90,7 +102,7 @@ const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_111) == 111);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_131) == 131);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_178) == 178);
 const _: () = assert!(core::mem::offset_of!(RawHeader, reserved_204) == 204);
-const _: () = assert!(core::mem::offset_of!(RawHeader, tail) == 288);
+const _: () = assert!(core::mem::offset_of!(RawHeader, tail) == 568);
 
 /// A header of zeroes: what a version that knows fewer fields writes in the reserved places.
 pub(crate) fn zeroed() -> RawHeader {

@@ -188,5 +188,6 @@ pub fn cache_name(kind: CacheKind) -> &'static str {
         CacheKind::None => "none",
         CacheKind::Pbg => "pbg",
         CacheKind::Stripe => "stripe",
+        CacheKind::StripeCt => "stripe-ct",
     }
 }

@@ -232,6 +232,7 @@ impl fmt::Display for Shape {
         let cache = match self.cache {
             CacheKind::None => "",
             CacheKind::Stripe => ".sc",
+            CacheKind::StripeCt => ".ct",
             CacheKind::Pbg => ".pbg",
         };
         write!(f, "{}x{}{cache}", self.level.number(), self.members)

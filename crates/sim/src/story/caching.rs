@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use std::time::Duration;
 use stripewise_engine::{
-    CacheAlloc, CacheKind, CacheSettings, ReadCache,
+    Array, CacheAlloc, CacheKind, CacheSettings, ReadCache, StrideLimit, StrideLimits,
     destage::{WHAT, WHEN},
 };
 
@@ -16,6 +16,8 @@ use crate::{
 
 /// The cache is changed after one action of so many.
 const CHANGES_ONE_IN: u8 = 4;
+/// All but one in so many times, strides are limited.
+const LIMITS_ONE_LESS_IN: u8 = 4;
 /// One life in so many of an array with a cache ends while clients crowd in a row.
 const CROWD_ONE_IN: u8 = 4;
 /// The most requests before a write is started that must be durable, and until it is.
@@ -34,7 +36,7 @@ pub(super) const BLOCK_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
 pub(crate) fn draw_settings(shape: &Shape, rng: &mut Rng) -> CacheSettings {
     let stripe_bytes = u64::from(shape.chunk_bytes) * shape.data_columns() as u64;
     let min_bytes = 2 * stripe_bytes * 5 / 4 + 16384;
-    let kind = [CacheKind::Stripe, CacheKind::Stripe, CacheKind::Pbg, CacheKind::None][rng.usize(..4)];
+    let kind = [CacheKind::Stripe, CacheKind::StripeCt, CacheKind::Pbg, CacheKind::None][rng.usize(..4)];
     let stripes = [2, 2, 3, 5, 16, 200][rng.usize(..6)];
     let size_bytes = (stripes * stripe_bytes * 5 / 4 + 16384).min(32 << 20).max(min_bytes);
     let mut time =
@@ -85,6 +87,18 @@ impl Story {
         let settings = draw_settings(&self.shape, &mut self.cache_rng);
         self.say(|_| format!("cache: {settings:?}"));
         settings
+    }
+
+    /// Mostly, an operator of a cache that fills gaps says which, before clients work.
+    pub(super) fn limit_strides(&mut self) {
+        let fills_gaps = |array: &Array| array.cache_settings().kind == CacheKind::StripeCt;
+        if !self.array.as_ref().is_some_and(fills_gaps) || self.cache_rng.u8(..LIMITS_ONE_LESS_IN) == 0 {
+            return;
+        }
+        let mut limit = || Some(StrideLimit::Blocks([1, 2, 3, 4, 9, 64, 256][self.cache_rng.usize(..7)]));
+        let limits = StrideLimits { read: limit(), write: limit() };
+        let array = self.array().clone();
+        self.command(format!("{limits:?}"), async move { array.limit_strides(limits).await });
     }
 
     /// Now and then an operator changes the cache while clients work.

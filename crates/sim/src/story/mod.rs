@@ -388,6 +388,7 @@ impl Story {
             let share = self.rng.u32(980..1000);
             self.world.run_for(self.shape.tuning.housekeeping_interval * share / 1000);
         }
+        self.limit_strides();
         let clients = self.start_clients();
         self.crowd_at_listed();
         for _ in 0..self.rng.usize(1..=4) {

@@ -1,0 +1,306 @@
+//! The contiguity transform (msc-ct III-B to III-E, Fig. 10): short gaps between a column's reads, and between its
+//! writes, are filled.
+//!
+//! A disk that skips a few blocks may miss the next one, and wait for a revolution; to read or write what it skips takes
+//! less time. Gaps between reads are filled first. What they read makes more gaps between writes fillable: a gap is
+//! written with what the member holds there already.
+//!
+//! Beyond the paper: P and Q are filled alike, each by its own member's strides. A gap is filled only where its rows are
+//! locked. One on a member that is missing, or cannot be read, is left, and so are the gaps of rows whose parity is lost.
+
+use std::ops::Range;
+
+use stripewise_format::extension::STRIDE_REGIONS;
+
+use super::super::{
+    matrix::{Cycle, Plan},
+    state::StripeState,
+};
+use crate::{
+    mutants::{Mutant, lives},
+    shape::rows::RowSet,
+};
+
+/// The longest stride that is measured, in blocks (msc-ct Fig. 9).
+pub const STRIDE_MAX: u16 = 64;
+
+/// The strides that a member takes longer to skip than to fill, for reads or for writes. The stride of a gap is the
+/// number of blocks from the start of the one before to the start of the one behind (msc-ct III-D).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Strides {
+    /// S_max: the smallest stride, in blocks, that is too long to be filled. Nothing is filled if it is 2 or less.
+    pub max: u16,
+    /// Regions of shorter strides that are not filled either, from the first to the last; 0 to 0 where there are fewer.
+    pub except: [[u16; 2]; STRIDE_REGIONS],
+}
+
+impl Strides {
+    /// Strides below this one.
+    pub const fn below(max: u16) -> Self {
+        Self { max, except: [[0; 2]; STRIDE_REGIONS] }
+    }
+
+    /// Whether a gap of this stride is filled (msc-ct (8), (9)).
+    pub fn fill(&self, stride: usize) -> bool {
+        let is_below = stride < usize::from(self.max);
+        is_below && !self.except.iter().any(|[first, last]| (*first..=*last).contains(&(stride as u16)))
+    }
+}
+
+/// The strides of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemberStrides {
+    /// Of reads.
+    pub read: Strides,
+    /// Of writes.
+    pub write: Strides,
+}
+
+impl MemberStrides {
+    /// Nothing is filled.
+    pub const NONE: Self = Self { read: Strides::below(0), write: Strides::below(0) };
+
+    /// No gap of this stride or a longer one is filled.
+    pub fn max(&self) -> u16 {
+        self.read.max.max(self.write.max)
+    }
+}
+
+/// What was filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Filled {
+    /// Blocks that are read, and blocks that are written, only since they lie in gaps.
+    pub blocks: u32,
+    /// Each gap makes two requests one.
+    pub requests_saved: u32,
+}
+
+impl Filled {
+    fn add(&mut self, gap: RowSet) {
+        self.blocks += gap.len() as u32;
+        self.requests_saved += 1;
+    }
+}
+
+/// The members' strides, by column of the stripe.
+pub trait ColumnStrides {
+    /// The strides of a column's member.
+    fn of(&self, column: usize) -> MemberStrides;
+}
+
+/// Fills gaps of a basic matrix: of reads, and then of writes. `held` are the rows that are locked.
+pub fn transform(plan: &mut Plan, state: &StripeState, held: RowSet, strides: &dyn ColumnStrides) -> Filled {
+    let reads = transform_reads(plan, state, held, strides);
+    let writes = transform_writes(plan, state, held, strides);
+    Filled {
+        blocks: reads.blocks + writes.blocks,
+        requests_saved: reads.requests_saved + writes.requests_saved,
+    }
+}
+
+/// The first half of [`transform`] (msc-ct Fig. 10, ReadContiguityTransform). Beside new content, old content is read into
+/// memory of its own (msc-ct (6)).
+pub fn transform_reads(
+    plan: &mut Plan,
+    state: &StripeState,
+    held: RowSet,
+    strides: &dyn ColumnStrides,
+) -> Filled {
+    let mut filled = Filled::default();
+    if !has_parity(plan) {
+        return filled;
+    }
+    for (number, (ops, column)) in plan.columns.iter_mut().zip(&state.columns).enumerate() {
+        let wanted = wanted(ops.reads(), held, strides.of(number).read);
+        for gap in wanted.filter(|_| column.readable()) {
+            ops.t |= gap & column.dirty;
+            ops.r |= gap - column.dirty;
+            filled.add(gap);
+        }
+    }
+    filled
+}
+
+/// The second half of [`transform`] (msc-ct Fig. 10, WriteContiguityTransform): a gap is filled if the content of all its
+/// cells is in hand (msc-ct (7)). Of redundant columns only what is read is. Dirty cells are written anyway, so a gap has
+/// none.
+pub fn transform_writes(
+    plan: &mut Plan,
+    state: &StripeState,
+    held: RowSet,
+    strides: &dyn ColumnStrides,
+) -> Filled {
+    let mut filled = Filled::default();
+    if !has_parity(plan) {
+        return filled;
+    }
+    for (number, (ops, column)) in plan.columns.iter_mut().zip(&state.columns).enumerate() {
+        let in_hand = if number < state.data_columns { ops.r | column.clean } else { ops.r };
+        let wanted = wanted(ops.w, held, strides.of(number).write);
+        for gap in wanted.filter(|_| column.writable()) {
+            if (gap - in_hand).is_empty() || lives(Mutant::EmptyGapFilled) {
+                ops.w |= gap;
+                filled.add(gap);
+            } else if lives(Mutant::GapEndsWrite) && number < state.data_columns {
+                ops.w &= RowSet::range(0..gap.first().unwrap_or(0));
+            }
+        }
+    }
+    filled
+}
+
+/// Whether parity is written in all rows: where it is lost, bytes are written as they are, and nothing is read.
+fn has_parity(plan: &Plan) -> bool {
+    plan.bands.iter().all(|band| band.cycle != Cycle::Direct)
+}
+
+/// The rows of a destage, and the gaps between them that could be filled if no stride reaches `stride_max`.
+pub fn with_gaps(rows: RowSet, stride_max: u16) -> RowSet {
+    let short = gaps(rows).filter(|gap| stride_of(gap) < usize::from(stride_max));
+    short.fold(rows, |all, gap| all | RowSet::range(gap))
+}
+
+/// The rows between the runs of a set.
+fn gaps(rows: RowSet) -> impl Iterator<Item = Range<usize>> {
+    let ends = rows.runs().map(|run| run.end);
+    ends.zip(rows.runs().skip(1)).map(|(end, next)| end..next.start)
+}
+
+fn stride_of(gap: &Range<usize>) -> usize {
+    gap.len() + 1
+}
+
+/// The gaps of a column's operation that its strides would have filled, of which all rows are locked.
+fn wanted(rows: RowSet, held: RowSet, strides: Strides) -> impl Iterator<Item = RowSet> {
+    let short = gaps(rows).filter(move |gap| strides.fill(stride_of(gap)));
+    short.map(RowSet::range).filter(move |gap| (*gap - held).is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::{SmallVec, smallvec};
+
+    use super::*;
+    use crate::plan::{ColumnState, Presence, Redundancy, build, costs::NoCosts, selection::Classic};
+
+    /// All members alike.
+    struct Alike(MemberStrides);
+
+    impl ColumnStrides for Alike {
+        fn of(&self, _: usize) -> MemberStrides {
+            self.0
+        }
+    }
+
+    fn below(read: u16, write: u16) -> Alike {
+        Alike(MemberStrides { read: Strides::below(read), write: Strides::below(write) })
+    }
+
+    /// Level 5's state from Z in msc-ct's letters, row by row, and X for a cell whose member is missing.
+    fn state_of(z: &[&str]) -> StripeState {
+        let rows_of = |column: usize, letter: u8| {
+            let is_it = |row: &usize| z[*row].as_bytes()[column] == letter;
+            (0..z.len()).filter(is_it).fold(RowSet::EMPTY, |all, row| all | RowSet::range(row..row + 1))
+        };
+        let data_columns = z[0].len();
+        let mut columns: SmallVec<[ColumnState; 8]> = smallvec![];
+        for column in 0..data_columns {
+            let is_missing = !rows_of(column, b'X').is_empty();
+            let presence = if is_missing { Presence::Missing } else { Presence::Present };
+            let (dirty, clean) = (rows_of(column, b'D'), rows_of(column, b'C'));
+            columns.push(ColumnState { dirty, clean, ..ColumnState::empty(presence) });
+        }
+        columns.push(ColumnState::empty(Presence::Present));
+        StripeState { columns, data_columns, redundancy: Redundancy::Parity { trusted: true } }
+    }
+
+    fn transformed(z: &[&str], held: RowSet, strides: &Alike) -> Plan {
+        let state = state_of(z);
+        let mut plan = build(&state, &Classic, &NoCosts).unwrap();
+        transform(&mut plan, &state, held, strides);
+        plan
+    }
+
+    /// Requests for reads and for writes.
+    fn requests(plan: &Plan) -> (usize, usize) {
+        let count = |rows: fn(&crate::plan::ColumnOps) -> RowSet| {
+            plan.columns.iter().map(|ops| rows(ops).runs().count()).sum()
+        };
+        (count(|ops| ops.reads()), count(|ops| ops.w))
+    }
+
+    /// msc-ct (2).
+    const Z: [&str; 7] = ["DEEE", "ECED", "EEEE", "DDDD", "DCDD", "EDEE", "DEEE"];
+    const ALL: RowSet = RowSet::ALL;
+
+    #[test]
+    fn the_papers_example_takes_fewer_requests() {
+        assert_eq!(requests(&transformed(&Z, ALL, &below(1, 1))), (6, 10), "the basic matrix");
+        assert_eq!(requests(&transformed(&Z, ALL, &below(64, 64))), (4, 6));
+        assert_eq!(requests(&transformed(&Z, ALL, &below(5, 5))), (6, 9));
+    }
+
+    /// msc-ct Fig. 7 (d) and (e), by the rules: its text gives m63 and m73 reads, for which there is no cause.
+    #[test]
+    fn the_papers_matrix_is_filled() {
+        let expected = "\
+            t,xx,w | . | . | . | r,x,_,w\n\
+            r,x,w | x | r,x | x,w | r,_,w\n\
+            r,w | . | . | . | r,w\n\
+            t,x,w | x,w | x,w | x,w | r,_,w\n\
+            t,x,w | x,w | x,w | x,w | r,_,w\n\
+            r,w | t,xx,w | . | . | r,x,_,w\n\
+            t,xx,w | . | . | . | r,x,_,w\n";
+        assert_eq!(transformed(&Z, ALL, &below(64, 64)).matrix(7), expected);
+    }
+
+    /// Without reads in between, a gap is written only if all of it is cached.
+    #[test]
+    fn reads_come_first_since_they_make_gaps_writable() {
+        assert_eq!(requests(&transformed(&Z, ALL, &below(1, 64))), (6, 9));
+        assert_eq!(requests(&transformed(&Z, ALL, &below(64, 1))), (4, 10));
+    }
+
+    #[test]
+    fn a_stride_in_an_excepted_region_is_not_filled() {
+        let z = ["DEEE", "EEEE", "EEEE", "DEEE"];
+        let except = |region| Strides { max: 64, except: [region, [0; 2], [0; 2], [0; 2]] };
+        let plan = |region| {
+            let strides = Alike(MemberStrides { read: except(region), write: Strides::below(64) });
+            requests(&transformed(&z, ALL, &strides))
+        };
+        assert_eq!((plan([3, 3]), plan([1, 2]), plan([4, 9])), ((4, 4), (2, 2), (2, 2)));
+    }
+
+    #[test]
+    fn gaps_are_filled_only_where_rows_are_locked() {
+        let z = ["DEEE", "EEEE", "DEEE", "EEEE", "DEEE"];
+        let held = RowSet::range(0..3) | RowSet::range(4..5);
+        let plan = transformed(&z, held, &below(64, 64));
+        assert_eq!(requests(&plan), (4, 4));
+        assert!(plan.columns.iter().all(|ops| !ops.reads().contains(3) && !ops.w.contains(3)));
+        let rows = RowSet::range(0..1) | RowSet::range(2..3) | RowSet::range(8..9);
+        assert!(with_gaps(rows, 6) == RowSet::range(0..3) | RowSet::range(8..9));
+        assert!(with_gaps(rows, 7) == RowSet::range(0..9));
+    }
+
+    /// The second column's member is missing: its gap is left. The other columns' are filled.
+    #[test]
+    fn what_is_missing_is_left() {
+        let z = ["DXEE", "EXEE", "DXEE"];
+        let plan = transformed(&z, ALL, &below(64, 64));
+        assert_eq!(requests(&plan), (2, 2));
+        assert!(plan.columns[1] == crate::plan::ColumnOps::default());
+    }
+
+    /// Parity of two rows is rewritten, and the row between has none.
+    #[test]
+    fn nothing_is_filled_where_parity_is_lost() {
+        let mut state = state_of(&["DEEE", "CEEE", "DEEE"]);
+        state.columns[4].presence = Presence::Missing;
+        let basic = build(&state, &Classic, &NoCosts).unwrap();
+        let mut plan = basic.clone();
+        transform(&mut plan, &state, ALL, &below(64, 64));
+        assert_eq!(plan, basic);
+    }
+}
