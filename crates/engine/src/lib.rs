@@ -53,7 +53,7 @@ pub use opening::{
     assemble::assemble,
     candidates::{Chosen, Excluded},
     choose::choose,
-    create::{CreateError, CreateOptions, ParityPlace},
+    create::{CreateError, CreateOptions, ParityPlace, StrideChoice},
     options::{AssembleError, AssembleOptions},
     preview::{Preview, preview},
 };

@@ -32,6 +32,21 @@ pub async fn drive(array: &Array, load: Load) -> Driven {
     }
 }
 
+/// As [`drive`], and flushes the array then. The flush counts as part of the load.
+///
+/// # Panics
+/// Also if the flush fails.
+pub async fn drive_whole(array: &Array, load: Load) -> Driven {
+    let (begun, stats, before) = (array.env().now(), array.stats().report(), members(array).await);
+    let mut driven = drive(array, load).await;
+    array.flush().await.expect("the array can be flushed");
+    driven.load.elapsed = array.env().now().since(begun);
+    driven.stats = array.stats().report().since(&stats);
+    let after = members(array).await;
+    driven.members = after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
+    driven
+}
+
 async fn members(array: &Array) -> Vec<MemberStatsReport> {
     array.report().await.members.into_iter().map(|member| member.stats).collect()
 }
@@ -62,14 +77,8 @@ mod tests {
                 seed: Some(1),
                 ..Load::default()
             };
-            let begun = array.env().now();
-            let (before, members) = (array.stats().report(), members(&array).await);
-            let mut driven = drive(&array, load).await;
-            array.flush().await.unwrap();
-            driven.stats = array.stats().report().since(&before);
-            let after = self::members(&array).await;
-            driven.members = after.iter().zip(&members).map(|(after, before)| after.since(before)).collect();
-            (writes as f64 / array.env().now().since(begun).as_secs_f64(), driven)
+            let driven = drive_whole(&array, load).await;
+            (writes as f64 / driven.load.elapsed.as_secs_f64(), driven)
         })
     }
 

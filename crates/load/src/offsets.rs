@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fastrand::Rng;
+use parking_lot::Mutex;
 
 use crate::math::{exp, ln};
 
@@ -21,6 +22,12 @@ pub enum Offsets {
         /// The skew.
         theta: f64,
     },
+    /// As a page cache writes back what clients write anywhere in a file: of so many equally likely places at a time, each
+    /// once, in ascending order. All clients share them.
+    Sweeps {
+        /// Places drawn at a time.
+        places: u64,
+    },
     /// Successive requests start so many bytes apart: the stride benchmark of msc-ct Fig. 8 with S * block.
     /// Ends as `Sequential` does.
     Stride {
@@ -35,7 +42,7 @@ impl Offsets {
         match self {
             Self::Sequential => true,
             Self::Stride { bytes } => bytes > 0,
-            Self::Uniform | Self::Zipf { .. } => false,
+            Self::Uniform | Self::Zipf { .. } | Self::Sweeps { .. } => false,
         }
     }
 }
@@ -47,6 +54,8 @@ pub(super) struct Places {
     unit_bytes: u64,
     cursor: AtomicU64,
     zipf: Option<Zipf>,
+    /// What is left of a sweep, in descending order.
+    sweep: Mutex<Vec<u64>>,
 }
 
 impl Places {
@@ -57,7 +66,7 @@ impl Places {
             Offsets::Zipf { theta } => Some(Zipf::new(units, theta)),
             _ => None,
         };
-        Self { offsets, units, unit_bytes, cursor: AtomicU64::new(0), zipf }
+        Self { offsets, units, unit_bytes, cursor: AtomicU64::new(0), zipf, sweep: Mutex::default() }
     }
 
     /// Where a request of this length goes, from the span's start; `None` if a cursor is at the end and may
@@ -68,6 +77,7 @@ impl Places {
         let starts = (span_bytes - len_bytes) / self.unit_bytes + 1;
         match self.offsets {
             Offsets::Uniform => Some(rng.u64(..starts) * self.unit_bytes),
+            Offsets::Sweeps { places } => Some(self.of_sweep(rng, places, starts)),
             Offsets::Sequential => self.move_on(len_bytes, len_bytes, once),
             Offsets::Stride { bytes } => self.move_on(bytes, len_bytes, once),
             Offsets::Zipf { .. } => {
@@ -75,6 +85,17 @@ impl Places {
                 Some(scatter(rank, self.units).min(starts - 1) * self.unit_bytes)
             }
         }
+    }
+
+    /// The next place of a sweep.
+    fn of_sweep(&self, rng: &mut Rng, places: u64, starts: u64) -> u64 {
+        let mut sweep = self.sweep.lock();
+        if sweep.is_empty() {
+            sweep.extend((0..places.max(1)).map(|_| rng.u64(..starts)));
+            sweep.sort_unstable_by_key(|unit| std::cmp::Reverse(*unit));
+            sweep.dedup();
+        }
+        sweep.pop().expect("places were drawn") * self.unit_bytes
     }
 
     fn move_on(&self, step_bytes: u64, len_bytes: u64, once: bool) -> Option<u64> {
@@ -186,6 +207,18 @@ mod tests {
             places.sort_unstable();
             assert!(places.into_iter().eq(0..units), "{units}");
         }
+    }
+
+    #[test]
+    fn sweeps_go_up_and_begin_anew() {
+        let mut rng = Rng::with_seed(1);
+        let places = Places::new(Offsets::Sweeps { places: 100 }, 1 << 30, 4096);
+        let found: Vec<_> = (0..250).map(|_| places.next(&mut rng, 4096, false).unwrap()).collect();
+        let sweeps: Vec<_> = found.chunk_by(|one, next| one < next).map(<[u64]>::len).collect();
+        assert_eq!(sweeps, [100, 100, 50]);
+        let few = Places::new(Offsets::Sweeps { places: 100 }, 16 * 4096, 4096);
+        let one: Vec<_> = (0..16).map(|_| few.next(&mut rng, 4096, false).unwrap() / 4096).collect();
+        assert!(one.into_iter().eq(0..16), "each place once");
     }
 
     #[test]

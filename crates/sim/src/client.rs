@@ -447,6 +447,12 @@ impl Client {
             }
             Err(error) => {
                 let content = self.array.read(offset, IoBuf::with_len(len)).await?;
+                // Meanwhile another client may have written all of it into the cache.
+                let again =
+                    self.array.device().read(offset, [IoBuf::with_len(len)].into_iter().collect()).await;
+                if again.result.is_ok() {
+                    return Ok(content);
+                }
                 let what = format!("a read of the device failed, and of the array did not: {error}");
                 self.desk.report(Checker::Service.violation(what));
                 Ok(content)

@@ -45,8 +45,9 @@ pub use stripewise_engine::{
     BitmapReport, CacheAlloc, CacheError, CacheKind, CacheReport, CacheSettings, CreateError, CreateOptions,
     Decision, DestageReason, Destaged, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport,
     MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace, Preview, ReadCache,
-    ServiceTimes, SpeedLimits, Stats, StatsReport, StrideLimit, StrideLimits, StrideRecords, StripeReport,
-    TraceFilter, Traced, advice, assemble, endurance, examine, geometry, measure, measure_strides, preview,
+    ServiceTimes, SpeedLimits, Stats, StatsReport, StrideChoice, StrideLimit, StrideLimits, StrideRecords,
+    StripeReport, TraceFilter, Traced, advice, assemble, endurance, examine, geometry, measure,
+    measure_strides, preview,
 };
 pub use stripewise_export as export;
 

@@ -29,6 +29,7 @@ use crate::{
         bad_blocks::{self, BadBlocks},
         measure::{Measured, Touch, What, measure_or_not},
         member::Member,
+        strides::StrideRecords,
     },
     metadata::{
         enroll::{self, Traits},
@@ -76,6 +77,8 @@ pub struct CreateOptions {
     pub classes: BTreeMap<String, MemberClass>,
     /// Measure how long the members' I/O takes; about a second.
     pub measure: bool,
+    /// The gaps that a contiguity transform fills on members.
+    pub strides: StrideChoice,
     /// Where level 4 keeps its parity.
     pub parity: ParityPlace,
     /// The steps of background work while the array is open.
@@ -84,6 +87,19 @@ pub struct CreateOptions {
     pub cache: CacheSettings,
     /// The machine's memory, of which a cache takes a part.
     pub memory_bytes: u64,
+}
+
+/// Where a new array's strides come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StrideChoice {
+    /// They are measured on members that are not flash, at levels that can have a cache, if times are measured at all;
+    /// about 15 s. With `assume_clean`, only those of reads.
+    #[default]
+    Measured,
+    /// Members that are not flash have these.
+    Given(StrideRecords),
+    /// Nothing is known of them, and nothing is filled.
+    Unknown,
 }
 
 /// Where level 4 keeps its parity.
@@ -125,6 +141,7 @@ impl CreateOptions {
             policy: None,
             classes: BTreeMap::new(),
             measure: false,
+            strides: StrideChoice::default(),
             parity: ParityPlace::default(),
             tuning: Tuning::PRODUCTION,
             cache: CacheSettings::default(),
@@ -281,7 +298,7 @@ pub(crate) type AllTraits = BTreeMap<String, Traits>;
 async fn traits_of(env: &EnvHandle, options: &CreateOptions, (touch, strides): (Touch, bool)) -> AllTraits {
     let devices: Vec<_> = options.members.iter().flatten().chain(&options.spares).collect();
     let class_of = |device: &Arc<dyn Device>| options.classes.get(&device.info().name).copied();
-    let strides = strides && options.level.has_parity();
+    let strides = strides && options.level.has_parity() && options.strides == StrideChoice::Measured;
     let measured = if options.measure {
         let what = |device| What { touch, strides, class: class_of(device) };
         join_all(devices.iter().map(|device| measure_or_not(&**env, &***device, what(device)))).await
@@ -290,7 +307,12 @@ async fn traits_of(env: &EnvHandle, options: &CreateOptions, (touch, strides): (
     };
     let traits = devices.into_iter().zip(measured).map(async |(device, measured)| {
         let name = device.info().name.clone();
-        let traits = Traits::of(device, measured, class_of(device));
+        let mut traits = Traits::of(device, measured, class_of(device));
+        if let StrideChoice::Given(given) = options.strides
+            && traits.class != MemberClass::Ssd
+        {
+            traits.strides = given;
+        }
         (name, traits.with_kept_endurance(device).await)
     });
     join_all(traits).await.into_iter().collect()

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use serde::Serialize;
+use stripewise_engine::{StrideRecords, Touch, measure_strides};
 use stripewise_sim::{
     World,
     model::{
@@ -20,6 +21,8 @@ pub enum Drive {
     Hdd,
     /// The same with half the speed: revolution, seeks and switches take twice as long.
     SlowHdd,
+    /// Seagate ST373454LC; all of it. Strides are those that the stride benchmark finds on it.
+    Cheetah,
     /// Intel X25-E 64 GB; a partition of the same size, written once in sequence, as a first sync does. The
     /// rest of the drive was never written, so that its spare space outlasts every run.
     Ssd,
@@ -65,6 +68,7 @@ impl Drive {
         match self {
             Self::Hdd => "hdd",
             Self::SlowHdd => "slow-hdd",
+            Self::Cheetah => "cheetah",
             Self::Ssd => "ssd",
             Self::SteadySsd => "steady-ssd",
             Self::WornSsd => "worn-ssd",
@@ -83,6 +87,10 @@ impl Drive {
         match self {
             Self::Hdd => (world.add_hdd(name, hdd, options()), Duration::ZERO),
             Self::SlowHdd => (world.add_hdd(name, half_as_fast(hdd), options()), Duration::ZERO),
+            Self::Cheetah => {
+                let whole = DiskOptions { size_bytes: None, ..options() };
+                (world.add_hdd(name, cheetah(setting), whole), Duration::ZERO)
+            }
             Self::Ssd => (world.add_disk(name, synced(), options()), Duration::ZERO),
             Self::SteadySsd => {
                 let whole = DiskOptions { size_bytes: None, ..options() };
@@ -95,7 +103,8 @@ impl Drive {
     /// The capacity of its write cache.
     pub(crate) fn write_cache_bytes(self, setting: HddSetting) -> u64 {
         match self {
-            Self::Hdd | Self::SlowHdd if !setting.write_cache => 0,
+            Self::Hdd | Self::SlowHdd | Self::Cheetah if !setting.write_cache => 0,
+            Self::Cheetah => cheetah(setting).write_cache_sectors * SECTOR_BYTES,
             Self::Hdd | Self::SlowHdd => hdd(setting).write_cache_sectors * SECTOR_BYTES,
             Self::Ssd | Self::SteadySsd | Self::WornSsd => {
                 u64::from(SsdParams::intel_x25e_64().buffer_units) * UNIT_BYTES
@@ -108,7 +117,7 @@ impl Drive {
         let halvings = match self {
             Self::SteadySsd => STEADY_HALVINGS,
             Self::WornSsd => SSD_HALVINGS,
-            Self::Hdd | Self::SlowHdd | Self::Ssd => return 0,
+            Self::Hdd | Self::SlowHdd | Self::Cheetah | Self::Ssd => return 0,
         };
         STEADY_CAPACITIES * (SsdParams::intel_x25e_64().scaled(halvings).sectors * SECTOR_BYTES / UNIT_BYTES)
     }
@@ -127,6 +136,25 @@ fn hdd(setting: HddSetting) -> HddParams {
     HddParams::wd_caviar_black_640()
         .with_write_cache(setting.write_cache)
         .with_queue_depth(setting.queue_depth)
+}
+
+fn cheetah(setting: HddSetting) -> HddParams {
+    HddParams::seagate_cheetah_15k4_73()
+        .with_write_cache(setting.write_cache)
+        .with_queue_depth(setting.queue_depth)
+}
+
+/// What the stride benchmark finds on a drive of this kind that is set up so; nothing, if its strides are of no
+/// interest here.
+pub(crate) fn strides(drive: Drive, setting: HddSetting) -> Option<StrideRecords> {
+    if drive != Drive::Cheetah {
+        return None;
+    }
+    let mut world = World::new(1);
+    let (disk, _) = drive.add_to(&mut world, drive.name().to_owned(), setting);
+    let env = world.env();
+    let found = world.run(async move { measure_strides(&*env, &*disk, Touch::WriteBack).await });
+    Some(found.expect("a modelled disk has no errors"))
 }
 
 fn synced() -> Ssd {

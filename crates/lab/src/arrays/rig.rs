@@ -3,11 +3,11 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use stripewise_device::Device;
-use stripewise_engine::{Array, CreateOptions, ParityPlace, plan::selection::Policy};
+use stripewise_engine::{Array, CreateOptions, ParityPlace, StrideChoice, plan::selection::Policy};
 use stripewise_sim::{World, model::ModelledDisk};
 
 use super::{
-    drives::HddSetting,
+    drives::{self, HddSetting},
     probe::{Probe, Watch},
     shapes::Shape,
 };
@@ -46,6 +46,20 @@ impl Rig {
     /// # Panics
     /// If the shape cannot be that of an array.
     pub fn new(shape: &Shape, policy: &'static Policy, setting: HddSetting, seed: u64) -> Self {
+        Self::with_chunks(shape, policy, setting, None, seed)
+    }
+
+    /// As [`Rig::new`], with chunks of so many bytes.
+    ///
+    /// # Panics
+    /// If the shape cannot be that of an array.
+    pub fn with_chunks(
+        shape: &Shape,
+        policy: &'static Policy,
+        setting: HddSetting,
+        chunk_bytes: Option<u32>,
+        seed: u64,
+    ) -> Self {
         let mut world = World::new(seed);
         world.set_steps_max(u64::MAX);
         let (mut members, mut devices, mut age) = (Vec::new(), Vec::new(), Duration::ZERO);
@@ -65,6 +79,9 @@ impl Rig {
         options.policy = shape.level.has_parity().then_some(policy);
         options.member_bytes = shape.member_bytes;
         options.region_bytes = Some(REGION_BYTES);
+        options.chunk_bytes = chunk_bytes.unwrap_or(options.chunk_bytes);
+        let strides = drives::strides(shape.drives[0], setting);
+        options.strides = strides.map_or(StrideChoice::Unknown, StrideChoice::Given);
         let env = world.env();
         let array = world.run(async move { Array::create(env, options).await });
         Self { world, array: array.expect("the members are as the array needs them"), members }

@@ -21,7 +21,7 @@ pub struct Shape {
     pub member_bytes: Option<u64>,
 }
 
-use Drive::{Hdd, SlowHdd, Ssd, SteadySsd, WornSsd};
+use Drive::{Cheetah, Hdd, SlowHdd, Ssd, SteadySsd, WornSsd};
 
 const fn shape(
     (id, name, what): (&'static str, &'static str, &'static str),
@@ -94,6 +94,16 @@ pub static RAID5_SLOW: Shape = shape(
     Level::Raid5,
     &[Hdd, Hdd, Hdd, Hdd, SlowHdd],
 );
+
+/// msc-ct IV-A.
+pub static MSC: Shape = Shape {
+    member_bytes: None,
+    ..shape(
+        ("msc", "RAID5 (ST373454LC)", "level 5 of 5 ST373454LC"),
+        Level::Raid5,
+        &[Cheetah, Cheetah, Cheetah, Cheetah, Cheetah],
+    )
+};
 
 /// Double parity over disks and SSDs.
 pub static RAID6_HYBRID: Shape = shape(

@@ -16,6 +16,8 @@ mod modthresh_crossover;
 mod modthresh_fine;
 mod modthresh_fine_claims;
 mod modthresh_lines;
+mod msc;
+mod msc_random;
 mod raid4s;
 mod raid4s_endurance;
 mod raid4s_random;
@@ -100,6 +102,7 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &scalaraid_threads::EXPERIMENT,
     &scalaraid_tail::EXPERIMENT,
     &scalaraid_locks::EXPERIMENT,
+    &msc_random::EXPERIMENT,
 ];
 
 /// A word that no experiment begins with.

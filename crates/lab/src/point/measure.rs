@@ -2,10 +2,10 @@
 
 use stripewise_load::{Load, Offsets, OpReport, Sizes, Stop};
 
-use super::{MemberOutcome, Outcome, Places, Point};
+use super::{Measured, MemberOutcome, Outcome, Places, Point};
 use crate::{
     arrays::{MemberWork, Rig},
-    driven::{Driven, drive},
+    driven::{Driven, drive, drive_whole},
 };
 
 /// Writes of the warm-up: enough to touch every region of the bitmap, and for policies to learn.
@@ -18,8 +18,18 @@ const WARM_UP_BYTES_MAX: u64 = 1 << 20;
 /// # Panics
 /// If the point is impossible, such as a write larger than its array, or passes in sequence beyond its end.
 pub fn measure(point: &Point, seed: u64) -> Outcome {
-    let rig = Rig::new(point.shape, point.policy, point.hdd, seed);
+    let rig = Rig::with_chunks(point.shape, point.policy, point.hdd, point.chunk_bytes, seed);
     let load_seed = point.load_seed(seed);
+    if let Some(cache) = point.cache {
+        let array = rig.array().clone();
+        let set = rig.run(async move { array.set_cache(cache.settings()).await });
+        set.expect("the array can have such a cache");
+    }
+    if point.measured == Measured::Whole {
+        let before = rig.work();
+        let whole = run_whole(&rig, load_of(point, &rig, load_seed));
+        return outcome(&[whole], &before, &rig.work());
+    }
     warm_up(&rig, point, load_seed);
     let pass = |number: u64, before: u64, requests: u64| {
         let load = load_of(point, &rig, load_seed.wrapping_add(1 + number));
@@ -70,12 +80,14 @@ fn load_of(point: &Point, rig: &Rig, seed: u64) -> Load {
         offsets: match load.places {
             Places::Random => Offsets::Uniform,
             Places::Sequential => Offsets::Sequential,
+            Places::Sweeps(places) => Offsets::Sweeps { places },
         },
         sizes: Sizes::Fixed(load.write_bytes),
         unit_bytes: load.unit_bytes,
         // raid4s-modthresh 4: the seek range is the device's size over the block's, in blocks.
         span_bytes: load.span_bytes.or(Some(rig.array().geometry().capacity_bytes())),
         stop: Stop::Requests(load.requests()),
+        fua: point.cache.is_some_and(|cache| cache.through),
         seed: Some(seed),
         ..Load::default()
     }
@@ -84,6 +96,12 @@ fn load_of(point: &Point, rig: &Rig, seed: u64) -> Load {
 fn run(rig: &Rig, load: Load) -> Driven {
     let array = rig.array().clone();
     rig.run(async move { drive(&array, load).await })
+}
+
+/// Runs a load and then a flush, which counts as part of it.
+fn run_whole(rig: &Rig, load: Load) -> Driven {
+    let array = rig.array().clone();
+    rig.run(async move { drive_whole(&array, load).await })
 }
 
 fn outcome(passes: &[Driven], before: &[MemberWork], after: &[MemberWork]) -> Outcome {
@@ -108,6 +126,8 @@ fn outcome(passes: &[Driven], before: &[MemberWork], after: &[MemberWork]) -> Ou
         rows_rcw: sum(|pass| pass.stats.rows_rcw),
         stripe_writes: sum(|pass| pass.stats.stripe_writes),
         stripe_writes_full: sum(|pass| pass.stats.stripe_writes_full),
+        blocks_filled: sum(|pass| pass.stats.blocks_filled),
+        requests_saved: sum(|pass| pass.stats.requests_saved),
         members: (0..after.len()).map(|role| member(passes, role, before[role], after[role])).collect(),
     }
 }

@@ -1,5 +1,6 @@
 //! One point of an experiment: an array, a policy and a load; and its outcome.
 
+mod cache;
 mod measure;
 mod outcome;
 #[cfg(test)]
@@ -9,6 +10,7 @@ use serde::Serialize;
 use stripewise_engine::plan::selection::Policy;
 use xxhash_rust::xxh3::xxh3_64;
 
+pub use cache::{CacheSetting, CacheWay};
 pub use measure::measure;
 pub use outcome::{MemberOutcome, Outcome};
 
@@ -25,6 +27,21 @@ pub struct Point {
     pub load: WriteLoad,
     /// How its disks are set up.
     pub hdd: HddSetting,
+    /// Bytes of a chunk, if not the default.
+    pub chunk_bytes: Option<u32>,
+    /// Its cache, if it has one.
+    pub cache: Option<CacheSetting>,
+    /// What is measured.
+    pub measured: Measured,
+}
+
+/// What is measured of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measured {
+    /// The steady state: passes after a warm-up, and after writes that fill the drives' caches.
+    Steady,
+    /// One pass from a new array to the end of a flush after it.
+    Whole,
 }
 
 /// What clients write before anything counts, over the total size of the drives' write caches. As long as
@@ -61,6 +78,18 @@ pub enum Places {
     Random,
     /// One after another.
     Sequential,
+    /// In ascending order over places that are drawn so many at a time, as a page cache writes back.
+    Sweeps(u64),
+}
+
+impl Measured {
+    /// In files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Steady => "steady",
+            Self::Whole => "whole",
+        }
+    }
 }
 
 impl Places {
@@ -69,6 +98,7 @@ impl Places {
         match self {
             Self::Random => "random",
             Self::Sequential => "sequential",
+            Self::Sweeps(_) => "sweeps",
         }
     }
 }
@@ -89,25 +119,35 @@ impl WriteLoad {
 impl Point {
     /// With disks as shipped.
     pub fn new(shape: &'static Shape, policy: &'static Policy, load: WriteLoad) -> Self {
-        Self { shape, policy, load, hdd: HddSetting::default() }
+        let (hdd, measured) = (HddSetting::default(), Measured::Steady);
+        Self { shape, policy, load, hdd, chunk_bytes: None, cache: None, measured }
     }
 
     /// Everything that defines the point, as text: results are found by it, and tables name points by it.
     pub fn key(&self) -> String {
-        let Self { shape, policy, load, hdd } = self;
-        let places = load.places.word();
-        let cache = if hdd.write_cache { "cache" } else { "no-cache" };
+        let Self { shape, policy, load, hdd, chunk_bytes, cache, measured } = self;
+        let places = match load.places {
+            Places::Sweeps(places) => format!("{} of {places}", load.places.word()),
+            _ => load.places.word().to_owned(),
+        };
+        let drives = if hdd.write_cache { "cache" } else { "no-cache" };
         let WriteLoad { write_bytes, unit_bytes, span_bytes, depth, pass_bytes, passes, .. } = load;
         let span = span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string());
+        let chunk = chunk_bytes.map_or_else(String::new, |bytes| format!(" chunk={bytes}"));
+        let own = cache.map_or_else(String::new, |cache| format!(" {}", cache.key()));
+        let whole = if *measured == Measured::Whole { " whole" } else { "" };
         format!(
             "{} {} {places} {write_bytes} unit={unit_bytes} span={span} depth={depth} pass={pass_bytes} passes={passes} \
-             {cache} ncq={}",
+             {drives} ncq={}{chunk}{own}{whole}",
             shape.id, policy.name, hdd.queue_depth
         )
     }
 
     /// Writes of the load before those that count: they bring the drives' caches to their steady state.
     pub fn lead_requests(&self) -> u64 {
+        if self.measured == Measured::Whole {
+            return 0;
+        }
         let caches = self.shape.drives.iter().map(|drive| drive.write_cache_bytes(self.hdd)).sum::<u64>();
         (LEAD_CACHES * caches as f64 / self.load.write_bytes as f64).ceil() as u64
     }

@@ -35,6 +35,12 @@ pub struct Outcome {
     pub stripe_writes: u64,
     /// Those in which every row was written whole.
     pub stripe_writes_full: u64,
+    /// Blocks read and written only to fill gaps.
+    #[serde(default)]
+    pub blocks_filled: u64,
+    /// Requests to members that this saved.
+    #[serde(default)]
+    pub requests_saved: u64,
     /// The members, by role.
     pub members: Vec<MemberOutcome>,
 }
@@ -115,6 +121,8 @@ impl Outcome {
             rows_rcw: requests,
             stripe_writes: requests,
             stripe_writes_full: 0,
+            blocks_filled: 0,
+            requests_saved: 0,
             members: point.shape.drives.iter().map(member).collect(),
         }
     }

@@ -80,9 +80,9 @@ fn points_of(experiment: &Experiment, order: &Order, results: &Results) -> Strin
     }
 }
 
-const COLUMNS: &str = "array,policy,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,lead_writes,write_cache,ncq,seed,mb_per_s,requests,errors,\
+const COLUMNS: &str = "array,policy,cache,chunk_bytes,measured,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,lead_writes,write_cache,ncq,seed,mb_per_s,requests,errors,\
                        latency_mean_ns,latency_p50_ns,latency_p99_ns,latency_p999_ns,latency_max_ns,rows_full,rows_rmw,rows_rcw,\
-                       stripe_writes,stripe_writes_full,pass_mb_per_s,members,utilisation,member_reads,member_read_bytes,\
+                       stripe_writes,stripe_writes_full,blocks_filled,requests_saved,pass_mb_per_s,members,utilisation,member_reads,member_read_bytes,\
                        member_writes,member_written_bytes\n";
 
 fn points_csv(points: &[Point], results: &Results, seed: u64) -> String {
@@ -91,8 +91,11 @@ fn points_csv(points: &[Point], results: &Results, seed: u64) -> String {
 }
 
 fn row(point: &Point, outcome: &Outcome, seed: u64) -> String {
-    let Point { shape, policy, load, hdd } = point;
-    let mut fields = vec![shape.id.to_owned(), policy.name.to_owned(), load.places.word().to_owned()];
+    let Point { shape, policy, load, hdd, chunk_bytes, cache, measured } = point;
+    let mut fields = vec![shape.id.to_owned(), policy.name.to_owned()];
+    fields.push(cache.map_or_else(|| "none".to_owned(), |cache| cache.key().replace("cache=", "")));
+    fields.push(chunk_bytes.map_or_else(|| "default".to_owned(), |bytes| bytes.to_string()));
+    fields.extend([measured.word().to_owned(), load.places.word().to_owned()]);
     fields.extend([load.write_bytes, load.unit_bytes].map(|bytes| bytes.to_string()));
     fields.push(load.span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string()));
     let amounts = [load.depth.into(), load.pass_bytes, load.passes.into(), point.lead_requests()];
@@ -112,6 +115,8 @@ fn row(point: &Point, outcome: &Outcome, seed: u64) -> String {
         outcome.rows_rcw,
         outcome.stripe_writes,
         outcome.stripe_writes_full,
+        outcome.blocks_filled,
+        outcome.requests_saved,
     ];
     fields.extend(numbers.map(|number| number.to_string()));
     let passes = outcome.pass_mb_per_s();

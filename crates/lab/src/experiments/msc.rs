@@ -1,0 +1,119 @@
+//! Shared parts of the experiments of msc-ct: its array, and the caches that stand side by side.
+
+use stripewise_engine::CacheKind;
+
+use super::{Effort, Results, pick, policy};
+use crate::{
+    arrays::{HddSetting, shapes},
+    findings::Table,
+    plot::{Axis, Plot, Series, Style},
+    point::{CacheSetting, CacheWay, Measured, Outcome, Places, Point, WriteLoad},
+};
+
+/// msc-ct IV-A.
+const CACHE_BYTES: u64 = 512 << 20;
+/// The paper leaves it open for its random writes; its driver's default elsewhere (IV-F) is 128 KiB.
+const CHUNK_BYTES: u32 = 128 << 10;
+/// What the paper's page cache writes back at a time: 40 % (`vm.dirty_ratio` of Linux 2.6.11) of the memory that the
+/// machine's 1 GB has beside the RAID driver's 512 MiB, about 450 MiB.
+const PAGE_CACHE_BYTES: u64 = 180 << 20;
+/// A quick run has everything that counts blocks smaller by this factor, so that as many of them are dirty in a stripe.
+const QUICK_PARTS: u64 = 8;
+
+/// A cache that is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cache {
+    /// Its name in tables and plots.
+    pub(super) name: &'static str,
+    kind: CacheKind,
+    way: CacheWay,
+    through: bool,
+}
+
+/// No cache.
+pub(super) const NONE: Cache =
+    Cache { name: "none", kind: CacheKind::None, way: CacheWay::Paper, through: false };
+/// The paper's PBGC, which is md's: a write is acknowledged when members have it.
+pub(super) const PBGC: Cache =
+    Cache { name: "PBGC (through)", kind: CacheKind::Pbg, way: CacheWay::Paper, through: true };
+/// By rows, and a write is acknowledged when it is cached.
+pub(super) const PBGC_BACK: Cache =
+    Cache { name: "PBGC (back)", kind: CacheKind::Pbg, way: CacheWay::Paper, through: false };
+/// The paper's SC.
+pub(super) const SC: Cache =
+    Cache { name: "SC", kind: CacheKind::Stripe, way: CacheWay::Paper, through: false };
+/// The paper's MSC-CT.
+pub(super) const CT: Cache =
+    Cache { name: "MSC-CT", kind: CacheKind::StripeCt, way: CacheWay::Paper, through: false };
+/// The same transform with our destage policies, and memory by blocks.
+pub(super) const OURS: Cache =
+    Cache { name: "stripe+ct, ours", kind: CacheKind::StripeCt, way: CacheWay::Ours, through: false };
+
+/// All of them.
+pub(super) const CACHES: [Cache; 6] = [NONE, PBGC, PBGC_BACK, SC, CT, OURS];
+
+/// One of two amounts: all of it, or a part in a quick run.
+pub(super) fn part(effort: Effort, amount: u64) -> u64 {
+    pick(effort, amount / QUICK_PARTS, amount)
+}
+
+/// Writes of 4 KiB anywhere in a workspace, as a page cache writes them back, from an empty cache to the end of a flush.
+pub(super) fn point(effort: Effort, cache: Cache, span_bytes: u64, writes: u64, depth: u32) -> Point {
+    let load = WriteLoad {
+        places: Places::Sweeps(part(effort, PAGE_CACHE_BYTES / 4096)),
+        span_bytes: Some(part(effort, span_bytes)),
+        ..WriteLoad::random(4096, depth, part(effort, 4096 * writes), 1)
+    };
+    let setting = CacheSetting {
+        kind: cache.kind,
+        size_bytes: part(effort, CACHE_BYTES),
+        way: cache.way,
+        through: cache.through,
+    };
+    Point {
+        hdd: HddSetting { write_cache: false, ..HddSetting::default() },
+        chunk_bytes: Some(CHUNK_BYTES),
+        cache: (cache.kind != CacheKind::None).then_some(setting),
+        measured: Measured::Whole,
+        ..Point::new(&shapes::MSC, policy("classic"), load)
+    }
+}
+
+/// A plot of all caches over some quantity.
+pub(super) fn plot(
+    (name, title): (&'static str, &str),
+    (x, y): (Axis, Axis),
+    xs: &[u64],
+    results: &Results,
+    point: impl Fn(Cache, u64) -> Point,
+    value: impl Fn(&Outcome) -> f64,
+) -> Plot {
+    let line = |cache: Cache| {
+        let of = |x: &u64| Some((*x as f64, value(results.of(&point(cache, *x))?)));
+        xs.iter().filter_map(of).collect()
+    };
+    let series = CACHES.iter().enumerate();
+    let series = series.map(|(hue, cache)| Series::new(cache.name, hue, Style::Marked, line(*cache)));
+    Plot { name: name.into(), title: title.to_owned(), x, y, series: series.collect() }
+}
+
+/// The same as numbers.
+pub(super) fn table(
+    title: &str,
+    heading: &str,
+    xs: &[(u64, String)],
+    results: &Results,
+    point: impl Fn(Cache, u64) -> Point,
+    value: impl Fn(&Outcome) -> f64,
+) -> Table {
+    let headings: Vec<_> = std::iter::once(heading).chain(CACHES.iter().map(|cache| cache.name)).collect();
+    let mut table = Table::new(title, &headings);
+    for (x, text) in xs {
+        let cell = |cache: &Cache| {
+            let value = results.of(&point(*cache, *x)).map(&value);
+            value.map_or_else(String::new, |value| format!("{value:.2}"))
+        };
+        table.rows.push(std::iter::once(text.clone()).chain(CACHES.iter().map(cell)).collect());
+    }
+    table
+}

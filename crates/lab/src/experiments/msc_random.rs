@@ -1,0 +1,147 @@
+//! msc-ct IV-B, Fig. 11.
+
+use super::{
+    Effort, Experiment, Points, Results,
+    msc::{self, CACHES, CT, Cache, NONE, OURS, PBGC, PBGC_BACK, SC},
+    pick,
+};
+use crate::{
+    findings::{Claim, Findings, Judged},
+    plot::Axis,
+    point::{Outcome, Point},
+};
+
+pub(super) static EXPERIMENT: Experiment = Experiment {
+    id: "msc-random",
+    title: "Random writes in workspaces of 1 to 16 GB",
+    source: "msc-ct IV-B, Fig. 11",
+    setting: &[
+        "The paper: Tiobench, 160,000 writes of 4 KiB at uniformly random places, a thread for each gigabyte; level 5 of five \
+         ST373454LC, caches of 512 MiB, destaged from 95 % dirty until below 85 %, what was written longest ago first.",
+        "Left open by the paper, and here: chunks of 128 KiB; 128 writes under way, as the page cache's writers have many; \
+         the drives' write caches off; from an empty cache to the end of a last flush. PBGC is the paper's md: a write is \
+         acknowledged when members have it. A quick run has an eighth of the cache, of the workspace and of the writes.",
+    ],
+    points: Points::Modelled(points),
+    findings,
+};
+
+const GB: u64 = 1 << 30;
+const WRITES: u64 = 160_000;
+const UNDER_WAY: u32 = 128;
+
+fn spans(effort: Effort) -> Vec<u64> {
+    let all = [1, 2, 4, 8, 16];
+    all.into_iter().filter(|gb| pick(effort, [1, 8].contains(gb), true)).collect()
+}
+
+fn point(effort: Effort, cache: Cache, gb: u64) -> Point {
+    msc::point(effort, cache, gb * GB, WRITES, UNDER_WAY)
+}
+
+fn points(effort: Effort) -> Vec<Point> {
+    let of = |cache: Cache| spans(effort).into_iter().map(move |gb| point(effort, cache, gb));
+    CACHES.into_iter().flat_map(of).collect()
+}
+
+/// How far a "times as fast" of the paper's figure may be off.
+const TOLERANCE: f64 = 0.2;
+
+fn findings(results: &Results) -> Findings {
+    let (effort, spans) = (results.effort, spans(results.effort));
+    let of = |cache, gb| point(effort, cache, gb);
+    let rows: Vec<_> = spans.iter().map(|gb| (*gb, gb.to_string())).collect();
+    let axes = || (Axis::log2("workspace, GiB"), Axis::from_zero("MB/s"));
+    Findings {
+        claims: vec![
+            times(results, (&CT, &SC), 1, 2.7),
+            times(results, (&CT, &PBGC), 1, 3.2),
+            times(results, (&CT, &SC), 8, 2.08),
+            times(results, (&SC, &PBGC), 8, 1.1),
+            never_behind(results, "MSC-CT is never slower than SC (within 2 %).", "Fig. 11", CT, &[SC]),
+            never_behind(
+                results,
+                "stripe+ct as it is by default is never slower than the best of the others (within 3 %).",
+                "",
+                OURS,
+                &[NONE, PBGC, PBGC_BACK, SC, CT],
+            ),
+        ],
+        plots: vec![
+            msc::plot(
+                ("msc-random-throughput", "Random writes of 4 KiB"),
+                axes(),
+                &spans,
+                results,
+                of,
+                Outcome::mb_per_s,
+            ),
+            msc::plot(
+                ("msc-random-requests", "Requests to members for a write"),
+                (Axis::log2("workspace, GiB"), Axis::from_zero("requests")),
+                &spans,
+                results,
+                of,
+                requests,
+            ),
+        ],
+        tables: vec![
+            msc::table("MB/s", "GiB", &rows, results, of, Outcome::mb_per_s),
+            msc::table("requests to members for a write", "GiB", &rows, results, of, requests),
+        ],
+    }
+}
+
+/// Requests to members for each write of a client.
+fn requests(outcome: &Outcome) -> f64 {
+    let requests: u64 = outcome.members.iter().map(|member| member.reads + member.writes).sum();
+    requests as f64 / outcome.requests as f64
+}
+
+fn times(results: &Results, (of, over): (&Cache, &Cache), gb: u64, paper: f64) -> Claim {
+    let point = |cache: &Cache| point(results.effort, *cache, gb);
+    let judged = results.speed_up(&point(of), &point(over)).map(|ratio| {
+        let judged = Judged::near(ratio, paper, TOLERANCE, format!("{ratio:.2}x"));
+        judged.because(why(results, [of, over], gb))
+    });
+    let statement = format!("In {gb} GB {} is {paper}x as fast as {} (within a fifth).", of.name, over.name);
+    Claim::new(statement, "Fig. 11", judged)
+}
+
+/// What both asked of members for a write, and how long each request took.
+fn why(results: &Results, both: [&Cache; 2], gb: u64) -> String {
+    let of = |cache: &Cache| {
+        let outcome = results.of(&point(results.effort, *cache, gb))?;
+        let busy: u64 = outcome.members.iter().map(|member| member.busy_ns).sum();
+        let (each, filled) = (requests(outcome), outcome.blocks_filled as f64 / outcome.requests as f64);
+        let ms = busy as f64 / 1e6 / (each * outcome.requests as f64);
+        Some(format!(
+            "{}: {each:.2} requests a write, {ms:.2} ms each, {filled:.1} blocks filled",
+            cache.name
+        ))
+    };
+    both.into_iter().filter_map(of).collect::<Vec<_>>().join("; ") + "."
+}
+
+fn never_behind(
+    results: &Results,
+    statement: &'static str,
+    paper: &'static str,
+    of: Cache,
+    others: &[Cache],
+) -> Claim {
+    let at = |gb: &u64| {
+        let rate = |cache: &Cache| results.mb_per_s(&point(results.effort, *cache, *gb));
+        let best = others.iter().map(rate).collect::<Option<Vec<_>>>()?.into_iter().fold(0.0, f64::max);
+        Some((*gb, rate(&of)? / best))
+    };
+    let bound = if others.len() == 1 { 0.98 } else { 0.97 };
+    let ratios = spans(results.effort).iter().map(at).collect::<Option<Vec<_>>>();
+    let judged = ratios.and_then(|ratios| {
+        let text = |(gb, ratio): &(u64, f64)| format!("{ratio:.2}x at {gb} GB");
+        let all: Vec<_> = ratios.iter().map(text).collect();
+        let judged = |(_, ratio): &(u64, f64)| Judged::above(*ratio, bound, all.join(", "));
+        Judged::of_all(ratios.iter().map(judged))
+    });
+    Claim::new(statement, paper, judged)
+}
