@@ -66,6 +66,9 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     if status.level >= 4 {
         line("Rows Written", rows_line(status));
         line("Stripe Writes", stripes_line(status));
+        if let Some(filled) = filled_line(status) {
+            line("Gaps Filled", filled);
+        }
     }
     line("Clients Wrote", size_line(counter(status, "written_bytes")));
     if let Some(written) = members_wrote(status) {
@@ -89,6 +92,12 @@ fn rows_line(status: &ArrayStatus) -> String {
 
 fn stripes_line(status: &ArrayStatus) -> String {
     format!("{}, {} of them full", counter(status, "stripe_writes"), counter(status, "stripe_writes_full"))
+}
+
+/// What was read and written only to fill gaps, and the requests that this saved.
+fn filled_line(status: &ArrayStatus) -> Option<String> {
+    let (blocks, saved) = (counter(status, "blocks_filled"), counter(status, "requests_saved"));
+    (saved > 0).then(|| format!("{blocks} blocks, {saved} requests saved"))
 }
 
 /// How much was written to members: for clients, as metadata, and by background jobs.

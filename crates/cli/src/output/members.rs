@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 use stripewise_wire::{
-    ArrayStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, TimesStatus,
+    ArrayStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, StrideStatus,
+    StridesStatus, TimesStatus,
 };
 
 use super::parts::short;
@@ -136,7 +137,44 @@ pub(super) fn tables(status: &ArrayStatus) -> String {
     if status.members.iter().any(|member| member.times.is_some()) {
         text += &times(status);
     }
+    if status.members.iter().any(|member| member.strides.read.is_some() || member.strides.write.is_some()) {
+        text += &strides(status);
+    }
     text + &counters(status) + &wear(status)
+}
+
+/// Which gaps a contiguity transform fills.
+fn strides(status: &ArrayStatus) -> String {
+    let mut text = "\n    Number  S_max read  S_max write  Not filled below that\n".to_owned();
+    for member in &status.members {
+        let StridesStatus { read, write } = &member.strides;
+        let _ = writeln!(
+            text,
+            "    {:>6}  {:>10}  {:>11}  {}",
+            member.number,
+            s_max(read.as_ref()),
+            s_max(write.as_ref()),
+            excepted(read.as_ref(), write.as_ref())
+        );
+    }
+    text
+}
+
+/// A dash where nothing is known; a star where an operator gave it.
+fn s_max(strides: Option<&StrideStatus>) -> String {
+    let text =
+        |strides: &StrideStatus| format!("{}{}", strides.s_max, if strides.s_max_given { "*" } else { "" });
+    strides.map_or_else(|| "-".to_owned(), text)
+}
+
+/// Regions of strides that are not filled though they are short.
+fn excepted(read: Option<&StrideStatus>, write: Option<&StrideStatus>) -> String {
+    let regions = |strides: Option<&StrideStatus>, what: &str| {
+        let regions = strides.into_iter().flat_map(|strides| &strides.except);
+        regions.map(|[first, last]| format!("{what} {first}-{last}")).collect::<Vec<_>>()
+    };
+    let all = [regions(read, "reads"), regions(write, "writes")].concat();
+    if all.is_empty() { "-".to_owned() } else { all.join(", ") }
 }
 
 fn wear(status: &ArrayStatus) -> String {

@@ -65,6 +65,54 @@ fn caches_that_cannot_be_are_refused() {
     mirror.fails(1, "cache m stripe", none, &["level 1 has no parity"]);
 }
 
+/// Every other block of a chunk: with gaps filled, one read and one write of each of two members.
+#[test]
+fn gaps_between_what_is_destaged_are_filled() {
+    let (sandbox, members) = array("--cache stripe+ct --cache-size 8M --cache-flush-time off");
+    sandbox.done("cache a --idle off --age off --s-max-read 9 --s-max-write 3");
+    sandbox.done("policy a modified");
+    sandbox.fails(
+        2,
+        "cache a --s-max-read 0",
+        &[""; 0],
+        &["1 (nothing is filled) to 256 blocks, or `measured`"],
+    );
+    let client = Client::connect(&sandbox.serve("a"));
+    let all = noise(5, 64 * KIB as usize);
+    client.write(0, &all).unwrap();
+    client.flush().unwrap();
+    let data = noise(6, 4 * KIB as usize);
+    for row in (0..16).step_by(2) {
+        client.write(row * 4 * KIB, &data).unwrap();
+    }
+    let explained = sandbox.done("explain a --stripe 0");
+    let said = ["gaps between reads filled", "gaps between writes filled", "+r", "r,+w"];
+    assert!(said.iter().all(|said| explained.contains(said)), "{explained}");
+    assert!(explained.contains("requests: 16 reads and 16 writes; with gaps filled, 2 and 2"), "{explained}");
+    client.flush().unwrap();
+    let detail = sandbox.done("detail a");
+    assert!(detail.contains("Gaps Filled : 28 blocks, 28 requests saved"), "{detail}");
+    assert!(detail.contains("S_max read") && detail.contains("9*") && detail.contains("3*"), "{detail}");
+    for row in 0..16 {
+        let at = row as usize * 4 * KIB as usize;
+        let expected = if row % 2 == 0 { &data[..] } else { &all[at..at + 4 * KIB as usize] };
+        assert_eq!(client.read(row * 4 * KIB, 4 * KIB as usize).unwrap(), expected, "row {row}");
+    }
+    drop(client);
+    sandbox.done("stop a");
+    sandbox.ok("assemble a", &members);
+    let strides = sandbox.json("detail a")["members"][0]["strides"].clone();
+    assert_eq!(
+        (&strides["read"]["s_max"], &strides["write"]["s_max_given"]),
+        (&9.into(), &true.into()),
+        "{strides}"
+    );
+    sandbox.done("cache a --s-max-read measured --s-max-write measured");
+    let strides = sandbox.json("detail a")["members"][0]["strides"].clone();
+    assert!(strides["read"].is_null() && strides["write"].is_null(), "never measured: {strides}");
+    sandbox.assert_consistent("a");
+}
+
 /// What is written is in the cache, is counted there, and is on the members after a flush, a stop and a change.
 #[test]
 fn what_is_cached_is_shown_and_written() {
