@@ -5,9 +5,12 @@
 
 mod common;
 
-use common::{DATA_OFFSET, Lab, Shape};
+use common::{
+    DATA_OFFSET, Lab, Shape,
+    faulty::{bench, latent_error},
+};
 use stripewise_device::{IoBuf, WriteFlags};
-use stripewise_engine::{AssembleOptions, geometry::Level};
+use stripewise_engine::{AssembleOptions, assemble, geometry::Level};
 
 const CHUNK: u64 = 16384;
 
@@ -49,4 +52,30 @@ fn what_is_written_before_the_resync_survives_its_member() {
         array.read(stripe, IoBuf::with_len(4096)).await
     });
     assert!(read.unwrap().iter().all(|byte| *byte == 9));
+}
+
+/// Level 6 without a member, where a resync is due, and another member cannot read its block: what is lost is recovered
+/// from both parities, and part of a block is written.
+#[test]
+fn a_part_of_a_block_is_written_beside_one_that_is_lost_and_one_that_cannot_be_read() {
+    let mut bench = bench(5, Shape { level: Level::Raid6, members: 6, chunk_bytes: CHUNK as u32 });
+    bench.fill(7);
+    let array = bench.array.clone();
+    bench.world.run(async move { array.flush().await }).unwrap();
+    bench.world.crash();
+    let (env, members) = (bench.world.env(), bench.members.clone());
+    bench.array =
+        bench.world.run(async move { assemble(env, members, &AssembleOptions::default()).await }).unwrap();
+    bench.array.pause_jobs();
+    // Stripe 0 of level 6: data on members 0 to 3, P and Q on the last two.
+    let array = bench.array.clone();
+    bench.world.run(async move { array.fail("m2").await }).unwrap();
+    bench.faults[1].add(latent_error(DATA_OFFSET..DATA_OFFSET + 4096));
+    bench.write(3 * CHUNK, 9, 512).unwrap();
+    for column in [1, 2] {
+        let found = bench.read(column * CHUNK, 4096).unwrap();
+        assert!(found.iter().all(|byte| *byte == 7), "column {column}");
+    }
+    let written = bench.read(3 * CHUNK, 4096).unwrap();
+    assert!(written[..512].iter().all(|byte| *byte == 9) && written[512..].iter().all(|byte| *byte == 7));
 }

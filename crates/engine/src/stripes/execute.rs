@@ -242,9 +242,10 @@ impl Stripes {
         let (column, bytes) = (usize::from(cells.column), cells.rows.bytes());
         let mut buf = IoBuf::with_len(bytes.len());
         self.recover_finely(stripe, column, bytes, &mut buf).await?;
-        // In any order: only an update of parity needs parity last, and parity that may be of another time is
-        // made anew, never updated.
-        fetched.push(Run { cells, buf });
+        // Data before parity. The order of P and Q matters to updates only, and parity that may be of another time is made
+        // anew.
+        let at = if column < self.geometry().data_columns() { 0 } else { fetched.len() };
+        fetched.insert(at, Run { cells, buf });
         Ok(())
     }
 
