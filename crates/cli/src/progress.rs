@@ -49,6 +49,12 @@ pub(crate) fn show_emptying(shown: &mut Option<ProgressBar>, left_bytes: u64) {
     bar.set_position(total - left_bytes);
 }
 
+/// Shows how much of the time for a measurement has passed.
+pub(crate) fn show_measuring(shown: &mut Option<ProgressBar>, passed_s: f64, most_s: f64) {
+    let bar = shown.get_or_insert_with(|| bar((most_s * 1000.0) as u64, "measure", "{left}"));
+    bar.set_position((passed_s.min(most_s) * 1000.0) as u64);
+}
+
 /// A bar over a load.
 pub(crate) struct LoadBar {
     bar: ProgressBar,

@@ -4,15 +4,27 @@
 
 mod common;
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use common::{
     DATA_OFFSET, Shape,
     faulty::{Bench, bench, latent_error},
 };
-use stripewise_device::wrap::TraceEvent;
+use futures_util::future::{Either, select};
+use stripewise_device::{Device, IoBuf, WriteFlags, wrap::TraceEvent};
 use stripewise_engine::{
-    CacheKind, CacheSettings, StrideLimit, StrideLimits, geometry::Level, plan::selection::policy,
+    Array, CacheKind, CacheSettings, CreateOptions, StrideLimit, StrideLimits, geometry::Level,
+    plan::selection::policy,
+};
+
+use stripewise_sim::{
+    World,
+    model::{DiskOptions, hdd::HddParams},
 };
 
 const BLOCK: usize = 4096;
@@ -120,4 +132,63 @@ fn a_gap_that_cannot_be_read_fails_nothing() {
     assert_eq!(bench.in_sync(), [true; 4]);
     check(&bench, 5);
     check_redundancy(&bench);
+}
+
+/// On modelled disks, while clients write where it is measured.
+#[test]
+fn strides_are_measured_on_an_open_array_beside_its_clients() {
+    let mut world = World::new(7);
+    let through = HddParams::seagate_cheetah_15k4_73().with_write_cache(false);
+    let options = DiskOptions { size_bytes: Some(160 << 20), ..DiskOptions::default() };
+    let add = |i| world.add_hdd(format!("d{i}"), through.clone(), options) as Arc<dyn Device>;
+    let members: Vec<Arc<dyn Device>> = (0..4).map(add).collect();
+    let mut create = CreateOptions::new("sim:strides", Level::Raid5, members);
+    (create.assume_clean, create.chunk_bytes) = (true, CHUNK as u32);
+    let env = world.env();
+    let array = world.run(async move { Array::create(env, create).await }).unwrap();
+    let (load, measured) = (array.clone(), array.clone());
+    let whole = array.geometry().capacity_bytes();
+    let written = Arc::new(Mutex::new(BTreeMap::new()));
+    let noted = written.clone();
+    let measured = world.run(async move {
+        let clients = async {
+            let mut count = 0_u64;
+            loop {
+                let stripe = (whole / 5 * 2 + count % 1024 * (whole / 5 / 1024)) / STRIPE as u64;
+                let at = stripe * STRIPE as u64;
+                let data = IoBuf::copy_of(&[count as u8; BLOCK]).freeze();
+                // One that has begun may be there, or not.
+                noted.lock().unwrap().remove(&at);
+                load.write(at, data, WriteFlags::default()).await.unwrap();
+                noted.lock().unwrap().insert(at, count as u8);
+                count += 1;
+            }
+        };
+        match select(pin!(measured.measure_strides()), pin!(clients)).await {
+            Either::Left((result, _)) => result,
+            Either::Right((never, _)) => never,
+        }
+    });
+    measured.unwrap();
+    let written = std::mem::take(&mut *written.lock().unwrap());
+    assert!(written.len() > 40, "{}", written.len());
+    for (at, byte) in written {
+        let reader = array.clone();
+        let found = world.run(async move { reader.read(at, IoBuf::with_len(BLOCK)).await }).unwrap();
+        assert!(found.iter().all(|found| *found == byte), "at {at}");
+    }
+    let report = array.clone();
+    let members = world.run(async move { report.report().await }).members;
+    for member in members {
+        let strides = member.strides;
+        assert!((2..=16).contains(&strides.write.s_max) && strides.read.s_max >= 2, "{strides:?}");
+    }
+    array.start_scrub(false).unwrap();
+    let scrubbed = array.clone();
+    world.run(async move { scrubbed.wait_for_jobs().await });
+    assert_eq!(array.last_scrub().unwrap().mismatched_rows, 0);
+    let mirror = bench(1, Shape { level: Level::Raid1, members: 2, chunk_bytes: 4096 });
+    let refused = mirror.array.clone();
+    let refused = mirror.world.run(async move { refused.measure_strides().await });
+    assert!(refused.unwrap_err().to_string().contains("no cache"));
 }

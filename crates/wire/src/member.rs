@@ -76,8 +76,8 @@ pub struct StrideStatus {
     pub s_max_given: bool,
     /// Regions of smaller strides that are not filled either, from the first to the last.
     pub except: Vec<[u8; 2]>,
-    /// By stride, where it was measured: the time for every block at that stride over that of all blocks.
-    pub curve: BTreeMap<u32, f32>,
+    /// Strides that were measured, each with the time for every block at that stride over that of all blocks.
+    pub curve: Vec<(u32, f32)>,
 }
 
 /// What I/O is taken to cost, as nanoseconds of a request and of each 4 KiB.

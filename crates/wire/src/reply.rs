@@ -34,6 +34,13 @@ pub enum Reply {
         /// What is left.
         left_bytes: u64,
     },
+    /// Members are being measured; more is to be asked.
+    Measuring {
+        /// For how long.
+        passed_s: f64,
+        /// The longest that it takes, about.
+        most_s: f64,
+    },
     /// How the array is.
     Status(Box<ArrayStatus>),
     /// The URI or path of a new export.

@@ -117,6 +117,10 @@ pub enum Request {
         /// What is changed.
         change: CacheChange,
     },
+    /// Begins to measure members' strides: [`Reply::Measuring`](crate::Reply::Measuring) until that is done.
+    Measure,
+    /// How far [`Request::Measure`] has come; answered as it is.
+    Measured,
     /// How far what [`Request::Cache`] or [`Request::Detach`] writes out of the cache has come; answered as they are.
     Emptied,
     /// Says what kind of device a member is.

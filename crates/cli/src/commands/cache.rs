@@ -13,7 +13,7 @@ use stripewise::{
 };
 use stripewise_wire::{CacheChange, CacheStatus, Request};
 
-use super::{done_when_emptied, tell};
+use super::{done_when_emptied, done_when_measured, tell};
 use crate::{
     client,
     numbers::within,
@@ -71,6 +71,10 @@ pub(crate) struct CacheArgs {
     /// The same between writes.
     #[arg(long, value_name = "BLOCKS", value_parser = parse_s_max)]
     s_max_write: Option<u16>,
+    /// Measure on all members which gaps `stripe+ct` should fill, while clients work; about 15 s. `detail` shows what was
+    /// found.
+    #[arg(long)]
+    measure: bool,
 }
 
 /// Parses a bound on strides; 0: as measured.
@@ -143,6 +147,10 @@ pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {
         s_max_write: args.s_max_write,
     };
     let name = &args.name;
+    if args.measure {
+        done_when_measured(name)?;
+        tell(name, json, "strides are measured");
+    }
     if change != CacheChange::default() {
         done_when_emptied(
             name,

@@ -29,7 +29,7 @@ use crate::{
     given::is_same_device,
     interrupt::Interrupt,
     printable::printable,
-    progress::show_emptying,
+    progress::{show_emptying, show_measuring},
     said::{say, tell_notes},
 };
 
@@ -65,6 +65,27 @@ fn done_when_emptied(name: &str, request: &Request, otherwise: &str) -> anyhow::
             other => bail!("{name}: unexpected answer {other:?}"),
         }
         answer = client::ask(name, &Request::Emptied)?;
+    }
+}
+
+/// Has members' strides measured, with a bar.
+fn done_when_measured(name: &str) -> anyhow::Result<()> {
+    let interrupt = Interrupt::watch()?;
+    let mut bar = None;
+    let mut answer = client::ask(name, &Request::Measure)?;
+    loop {
+        match answer {
+            Reply::Done(_) => {
+                bar.iter().for_each(ProgressBar::finish_and_clear);
+                return Ok(());
+            }
+            Reply::Measuring { .. } if interrupt.is_asked() => {
+                bail!("{name}: no longer waited for; its members are measured all the same")
+            }
+            Reply::Measuring { passed_s, most_s } => show_measuring(&mut bar, passed_s, most_s),
+            other => bail!("{name}: unexpected answer {other:?}"),
+        }
+        answer = client::ask(name, &Request::Measured)?;
     }
 }
 

@@ -14,6 +14,7 @@ mod limits;
 mod link;
 mod load;
 mod log;
+mod measuring;
 mod members;
 mod mounts;
 mod name;

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use stripewise::{
-    Array, ArrayError, ArrayReport, Host, JobKind, MemberState, SpeedLimits,
+    Array, ArrayError, ArrayReport, CacheKind, Host, JobKind, MemberState, SpeedLimits,
     internals::{format::extension::Endurance, plan::selection::policy, uring::Started},
 };
 use stripewise_wire::{CacheChange, ClassChoice, Notes, Reply, Request, ScrubAction};
@@ -19,6 +19,7 @@ use super::{
     end::{Asked, End},
     exports::{Exports, Users},
     load::Loading,
+    measuring::Measuring,
     members,
     patience::Deadline,
     session::Session,
@@ -65,6 +66,7 @@ pub(crate) struct DaemonState {
     pub(super) unopened: Vec<String>,
     tracing: Tracing,
     loading: Loading,
+    measuring: Measuring,
     /// What is written out of the cache, for a change of it or after its block device was taken away.
     emptied: Mutex<Option<Emptied>>,
     /// How far stopping has come. Locked while the array is being stopped.
@@ -168,6 +170,7 @@ impl DaemonState {
             unopened,
             tracing: Tracing::default(),
             loading: Loading::default(),
+            measuring: Measuring::default(),
             emptied: Mutex::default(),
             stopping: Mutex::default(),
         })
@@ -249,6 +252,7 @@ impl DaemonState {
         if let Some(limits) = stride_limits(change) {
             self.on_array(deadline, move |array| async move { array.limit_strides(limits).await })?;
         }
+        let notes = self.notes_of_gaps(change, deadline)?;
         let settings = {
             let mut emptied = self.emptied.lock();
             if under_way(&mut emptied).is_some() {
@@ -262,12 +266,30 @@ impl DaemonState {
             let is_replaced = change.kind.is_some() || change.size_bytes.is_some();
             if is_replaced {
                 let ends = self.host.runtime().begin(async move { array.set_cache(settings).await });
-                *emptied = Some(Emptied { ends, notes: Notes::new(), what_for: WhatFor::Change });
+                *emptied = Some(Emptied { ends, notes, what_for: WhatFor::Change });
             }
             (!is_replaced).then_some(settings)
         };
         let Some(settings) = settings else { return self.emptied(deadline) };
         self.on_array(deadline, move |array| async move { array.set_cache(settings).await }).map(Reply::Done)
+    }
+
+    /// What an operator must know who chooses to have gaps filled.
+    fn notes_of_gaps(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Notes> {
+        if change.kind.as_deref() != Some(CacheKind::StripeCt.name()) {
+            return Ok(Notes::new());
+        }
+        let array = self.array.clone();
+        let report = self.wait_for(async move { array.report().await }, deadline.within(QUESTION_WAIT))?;
+        let is_known = report
+            .members
+            .iter()
+            .any(|member| member.strides.read.s_max > 0 || member.strides.write.s_max > 0);
+        let unknown = format!(
+            "no member's strides are known, so that no gap is filled: `stripewise cache {} --measure`",
+            self.name
+        );
+        Ok(if is_known { Notes::new() } else { vec![unknown] })
     }
 
     /// Takes the block device away, and begins to write out what is cached.
@@ -312,6 +334,7 @@ impl DaemonState {
             request,
             Request::Status
                 | Request::Emptied
+                | Request::Measured
                 | Request::Stripes { .. }
                 | Request::Traced { .. }
                 | Request::LoadStatus
@@ -372,6 +395,8 @@ impl DaemonState {
                 self.on_array(deadline, move |array| async move { array.set_policy(policy).await })?
             }
             Request::Cache { change } => return self.change_cache(&change, deadline),
+            Request::Measure => return self.measuring.begin(&self.host, &self.array, deadline),
+            Request::Measured => return self.measuring.step(deadline),
             Request::Emptied => return self.emptied(deadline),
             Request::Class { member, class } => self.set_class(&member, class, deadline)?,
             Request::Stripes { from, to } => return self.stripes(from, to).map(Reply::Stripes),

@@ -68,7 +68,10 @@ fn caches_that_cannot_be_are_refused() {
 /// Every other block of a chunk: with gaps filled, one read and one write of each of two members.
 #[test]
 fn gaps_between_what_is_destaged_are_filled() {
-    let (sandbox, members) = array("--cache stripe+ct --cache-size 8M --cache-flush-time off");
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, 80 * MIB);
+    let options = "--level 5 --assume-clean --cache stripe+ct --cache-size 8M --cache-flush-time off";
+    sandbox.ok(&format!("create a {options}"), &members);
     sandbox.done("cache a --idle off --age off --s-max-read 9 --s-max-write 3");
     sandbox.done("policy a modified");
     sandbox.fails(
@@ -110,7 +113,16 @@ fn gaps_between_what_is_destaged_are_filled() {
     sandbox.done("cache a --s-max-read measured --s-max-write measured");
     let strides = sandbox.json("detail a")["members"][0]["strides"].clone();
     assert!(strides["read"].is_null() && strides["write"].is_null(), "never measured: {strides}");
+    let said = sandbox.done("cache a --measure");
+    assert!(said.contains("strides are measured") && said.contains("cache stripe+ct"), "{said}");
+    let strides = sandbox.json("detail a")["members"][3]["strides"].clone();
+    let is_known =
+        |which: &str| strides[which]["s_max"].as_u64().is_some_and(|s_max| (1..=64).contains(&s_max));
+    assert!(is_known("read") && is_known("write"), "{strides}");
     sandbox.assert_consistent("a");
+    let (plain, _) = array("");
+    let said = plain.run("cache a stripe+ct", &[""; 0]).err;
+    assert!(said.contains("no member's strides are known") && said.contains("cache a --measure"), "{said}");
 }
 
 /// What is written is in the cache, is counted there, and is on the members after a flush, a stop and a change.

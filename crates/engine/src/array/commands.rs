@@ -212,6 +212,29 @@ impl Array {
         self.parts.life.run(async move { roster.set_class(&name, class).await }).await
     }
 
+    /// Measures which gaps a contiguity transform should fill on members, while clients work: about 15 s, and members keep
+    /// what is found. Clients that read or write a range of 8 MiB of a member wait now and then for some tenths of a
+    /// second.
+    ///
+    /// # Errors
+    /// [`ArrayError::Unsupported`] at levels without parity, or if the members are too small; [`ArrayError::Io`] if no
+    /// member could be measured; also the errors of [any command](Array#commands).
+    pub async fn measure_strides(&self) -> Result<(), ArrayError> {
+        if !self.geometry().has_parity() {
+            let problem = "levels without parity have no cache that would fill gaps";
+            return Err(ArrayError::Unsupported(problem.to_owned()));
+        }
+        if self.is_read_only() {
+            return Err(ArrayError::ReadOnly);
+        }
+        let parts = self.parts.clone();
+        let measured = async move {
+            let measured = parts.stripes.measure_strides().await?;
+            parts.roster.keep_strides(measured).await
+        };
+        self.parts.life.run(measured).await
+    }
+
     /// Bounds the gaps that the contiguity transform fills, on all members. Members store this.
     ///
     /// # Errors

@@ -4,9 +4,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use futures_util::{
+    FutureExt,
+    future::BoxFuture,
+    stream::{self, StreamExt, TryStreamExt},
+};
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{Device, Env, IoBuf, IoError, SharedBuf, Timestamp, WriteFlags};
+use stripewise_device::{Device, Env, IoBuf, IoError, IoErrorKind, SharedBuf, WriteFlags};
 use stripewise_format::extension::{Header, STRIDE_REGIONS, STRIDES, StrideRecord};
 
 use super::measure::Touch;
@@ -32,7 +36,8 @@ const TIME: Duration = Duration::from_secs(15);
 const COARSE: [u64; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-const SPAN_BYTES: u64 = SPAN_BLOCKS * BLOCK;
+/// Bytes of a member that the benchmark reads and writes.
+pub(crate) const SPAN_BYTES: u64 = SPAN_BLOCKS * BLOCK;
 
 /// What a member's header tells of its strides.
 pub(crate) fn strides_of(header: &Header) -> MemberStrides {
@@ -100,14 +105,42 @@ pub async fn measure_strides(
         return Ok(StrideRecords::default());
     }
     let start_bytes = (size_bytes - SPAN_BYTES) / 2 / BLOCK * BLOCK;
-    let bench = Bench { env, device, start_bytes, content: Vec::new() };
-    let begun = env.now();
-    let mut records = StrideRecords { read: bench.curve(begun, Op::Read).await?, ..StrideRecords::default() };
-    if touch == Touch::WriteBack {
-        let bench = Bench { content: bench.read_all().await?, ..bench };
-        records.write = bench.curve(env.now(), Op::Write).await?;
+    let bench = Bench { env, device, start_bytes, lender: &Unused };
+    let read = bench.curve(Op::Read).await?;
+    let write = match touch {
+        Touch::WriteBack => bench.curve(Op::Write).await?,
+        Touch::ReadOnly => StrideRecord::default(),
+    };
+    Ok(StrideRecords { read, write })
+}
+
+/// Measures a member from a place on that is lent for each pass.
+pub(crate) async fn measure_lent(
+    env: &dyn Env,
+    device: &dyn Device,
+    start_bytes: u64,
+    lender: &dyn Lender,
+) -> Result<StrideRecords, IoError> {
+    let bench = Bench { env, device, start_bytes, lender };
+    Ok(StrideRecords { read: bench.curve(Op::Read).await?, write: bench.curve(Op::Write).await? })
+}
+
+/// What keeps others from a range, until it is dropped.
+pub(crate) type Lent<'a> = Box<dyn Send + 'a>;
+
+/// Lends the range that is measured.
+pub(crate) trait Lender: Sync {
+    /// Waits until nobody else uses it; none if it is not there any more.
+    fn lend(&self) -> BoxFuture<'_, Option<Lent<'_>>>;
+}
+
+/// Nobody else uses the device.
+struct Unused;
+
+impl Lender for Unused {
+    fn lend(&self) -> BoxFuture<'_, Option<Lent<'_>>> {
+        async { Some(Box::new(()) as Lent<'_>) }.boxed()
     }
-    Ok(records)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,13 +153,13 @@ struct Bench<'a> {
     env: &'a dyn Env,
     device: &'a dyn Device,
     start_bytes: u64,
-    /// What is written: all that lies there, in buffers of [`WHOLE_BLOCKS`].
-    content: Vec<SharedBuf>,
+    lender: &'a dyn Lender,
 }
 
 impl Bench<'_> {
     /// The curve of an operation, and what follows from it.
-    async fn curve(&self, begun: Timestamp, op: Op) -> Result<StrideRecord, IoError> {
+    async fn curve(&self, op: Op) -> Result<StrideRecord, IoError> {
+        let begun = self.env.now();
         let is_over = || self.env.now().since(begun) >= TIME / 2;
         let whole = self.median(1, op, is_over).await?;
         let mut curve = BTreeMap::from([(1, 1.0)]);
@@ -144,9 +177,7 @@ impl Bench<'_> {
     async fn median(&self, stride: u64, op: Op, is_over: impl Fn() -> bool) -> Result<f64, IoError> {
         let mut times = Vec::with_capacity(PASSES);
         for _ in 0..PASSES {
-            let begun = self.env.now();
-            self.pass(stride, op).await?;
-            times.push(self.env.now().since(begun).as_secs_f64());
+            times.push(self.pass(stride, op).await?.as_secs_f64());
             if is_over() {
                 break;
             }
@@ -155,22 +186,30 @@ impl Bench<'_> {
         Ok(times[times.len() / 2])
     }
 
-    /// One pass: the first block, every one at the stride from it, and the last one.
-    async fn pass(&self, stride: u64, op: Op) -> Result<(), IoError> {
-        let requests = stream::iter(requests(stride)).map(|(block, count)| self.ask(op, block, count));
+    /// One pass: the first block, every one at the stride from it, and the last one. Returns its time. What is written is
+    /// what was read just before.
+    async fn pass(&self, stride: u64, op: Op) -> Result<Duration, IoError> {
+        let _lent = self.lender.lend().await.ok_or(IoError::new(IoErrorKind::Gone))?;
+        let content = if op == Op::Write { Some(self.read_all().await?) } else { None };
+        let begun = self.env.now();
+        let requests = stream::iter(requests(stride)).map(|place| self.ask(place, content.as_deref()));
         requests.buffer_unordered(UNDER_WAY).try_for_each(async |()| Ok(())).await?;
-        if op == Op::Write { self.device.flush().await } else { Ok(()) }
+        if op == Op::Write {
+            self.device.flush().await?;
+        }
+        Ok(self.env.now().since(begun))
     }
 
-    async fn ask(&self, op: Op, block: u64, count: u64) -> Result<(), IoError> {
+    /// Reads some blocks, or writes them from what lies there, in buffers of [`WHOLE_BLOCKS`].
+    async fn ask(&self, (block, count): (u64, u64), content: Option<&[SharedBuf]>) -> Result<(), IoError> {
         let at = self.start_bytes + block * BLOCK;
-        match op {
-            Op::Read => {
+        match content {
+            None => {
                 let buf = IoBuf::with_len((count * BLOCK) as usize);
                 self.device.read(at, smallvec![buf]).await.result
             }
-            Op::Write => {
-                let (buf, first) = (&self.content[(block / WHOLE_BLOCKS) as usize], block % WHOLE_BLOCKS);
+            Some(content) => {
+                let (buf, first) = (&content[(block / WHOLE_BLOCKS) as usize], block % WHOLE_BLOCKS);
                 let part = buf.slice((first * BLOCK) as usize..((first + count) * BLOCK) as usize);
                 self.device.write(at, smallvec![part], WriteFlags::default()).await
             }

@@ -90,14 +90,14 @@ pub struct CreateOptions {
 }
 
 /// Where a new array's strides come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum StrideChoice {
     /// They are measured on members that are not flash, at levels that can have a cache, if times are measured at all;
     /// about 15 s. With `assume_clean`, only those of reads.
     #[default]
     Measured,
     /// Members that are not flash have these.
-    Given(StrideRecords),
+    Given(Box<StrideRecords>),
     /// Nothing is known of them, and nothing is filled.
     Unknown,
 }
@@ -308,10 +308,10 @@ async fn traits_of(env: &EnvHandle, options: &CreateOptions, (touch, strides): (
     let traits = devices.into_iter().zip(measured).map(async |(device, measured)| {
         let name = device.info().name.clone();
         let mut traits = Traits::of(device, measured, class_of(device));
-        if let StrideChoice::Given(given) = options.strides
+        if let StrideChoice::Given(given) = &options.strides
             && traits.class != MemberClass::Ssd
         {
-            traits.strides = given;
+            traits.strides = **given;
         }
         (name, traits.with_kept_endurance(device).await)
     });

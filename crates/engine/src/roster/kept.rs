@@ -11,7 +11,7 @@ use crate::{
     error::ArrayError,
     members::{
         member::Member,
-        strides::{StrideLimits, strides_of},
+        strides::{StrideLimits, StrideRecords, strides_of},
     },
     metadata::ledger::{Entry, Ledger, Standing},
 };
@@ -76,6 +76,29 @@ impl Roster {
             } else {
                 Err(ArrayError::Unsupported("no member has an extension area to keep that in".to_owned()))
             }
+        })
+        .await
+    }
+
+    /// Keeps strides that were measured. A limit that an operator gave stays.
+    pub(crate) async fn keep_strides(
+        &self,
+        measured: Vec<(Arc<Member>, StrideRecords)>,
+    ) -> Result<(), ArrayError> {
+        self.change_state(|ledger, _| {
+            for (member, records) in measured {
+                // It may have left meanwhile.
+                let Ok(header) = kept_header(ledger, &member) else { continue };
+                let own =
+                    [(records.read, &mut header.stride_read), (records.write, &mut header.stride_write)];
+                for (found, record) in own {
+                    let given = record.s_max_given.then_some(record.s_max);
+                    *record = found;
+                    (record.s_max, record.s_max_given) = (given.unwrap_or(found.s_max), given.is_some());
+                }
+                member.set_strides(strides_of(header));
+            }
+            Ok(None)
         })
         .await
     }

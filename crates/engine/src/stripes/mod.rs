@@ -6,7 +6,7 @@
 //! what cannot be read ([`around`]: a large read); [`blame`] and [`healing`] note what could not; [`ask`] asks
 //! members and [`wait`] waits for them; [`flush`] makes durable; [`settle`] drops members that failed. With a
 //! cache, writes go by way of [`cached`], [`ahead`] reads for sequential readers, and [`switch`] puts another
-//! cache in the place of one. What a request keeps while it waits is in [`steps`] and [`pending`], and the rows that it holds in [`rows`]. No
+//! cache in the place of one. [`measured`] runs a benchmark on members. What a request keeps while it waits is in [`steps`] and [`pending`], and the rows that it holds in [`rows`]. No
 //! module calls one above it.
 
 mod ahead;
@@ -22,6 +22,7 @@ mod gather;
 mod heal;
 mod healing;
 mod intent_disk;
+mod measured;
 pub(crate) mod pending;
 mod piece;
 mod read;

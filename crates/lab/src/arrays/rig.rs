@@ -81,7 +81,8 @@ impl Rig {
         options.region_bytes = Some(REGION_BYTES);
         options.chunk_bytes = chunk_bytes.unwrap_or(options.chunk_bytes);
         let strides = drives::strides(shape.drives[0], setting);
-        options.strides = strides.map_or(StrideChoice::Unknown, StrideChoice::Given);
+        options.strides =
+            strides.map_or(StrideChoice::Unknown, |strides| StrideChoice::Given(Box::new(strides)));
         let env = world.env();
         let array = world.run(async move { Array::create(env, options).await });
         Self { world, array: array.expect("the members are as the array needs them"), members }
