@@ -8,6 +8,8 @@ use stripewise_device::{
     WriteBufs, WriteFlags, ZeroFlags, bufs_len,
 };
 
+use stripewise_format::extension::MemberClass;
+
 use super::Array;
 use crate::{
     compute::Data,
@@ -37,13 +39,13 @@ impl Array {
         ArrayDevice { array: self.clone(), info, always_discards: false }
     }
 
-    /// Rotating if any member in sync is.
+    /// Rotating if any member in sync is, as it was detected, measured, or given by an operator.
     fn media(&self) -> MediaKind {
         let topology = self.parts.roster.topology();
-        let kinds: Vec<_> = topology.primaries().map(|member| member.device.info().media).collect();
-        if kinds.contains(&MediaKind::Hdd) {
+        let classes: Vec<_> = topology.primaries().map(|member| member.class()).collect();
+        if classes.contains(&MemberClass::Hdd) {
             MediaKind::Hdd
-        } else if kinds.iter().all(|kind| *kind == MediaKind::Ssd) {
+        } else if classes.iter().all(|class| *class == MemberClass::Ssd) {
             MediaKind::Ssd
         } else {
             MediaKind::Unknown
