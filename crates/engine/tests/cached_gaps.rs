@@ -13,10 +13,13 @@ use std::{
 
 use common::{
     DATA_OFFSET, Shape,
-    faulty::{Bench, bench, latent_error},
+    faulty::{Bench, bench, latent_error, write_error},
 };
 use futures_util::future::{Either, select};
-use stripewise_device::{Device, IoBuf, WriteFlags, wrap::TraceEvent};
+use stripewise_device::{
+    Device, IoBuf, WriteFlags,
+    wrap::{Fault, FaultRule, Faults, TraceEvent},
+};
 use stripewise_engine::{
     Array, CacheKind, CacheSettings, CreateOptions, StrideLimit, StrideLimits, geometry::Level,
     plan::selection::policy,
@@ -138,14 +141,7 @@ fn a_gap_that_cannot_be_read_fails_nothing() {
 #[test]
 fn strides_are_measured_on_an_open_array_beside_its_clients() {
     let mut world = World::new(7);
-    let through = HddParams::seagate_cheetah_15k4_73().with_write_cache(false);
-    let options = DiskOptions { size_bytes: Some(160 << 20), ..DiskOptions::default() };
-    let add = |i| world.add_hdd(format!("d{i}"), through.clone(), options) as Arc<dyn Device>;
-    let members: Vec<Arc<dyn Device>> = (0..4).map(add).collect();
-    let mut create = CreateOptions::new("sim:strides", Level::Raid5, members);
-    (create.assume_clean, create.chunk_bytes) = (true, CHUNK as u32);
-    let env = world.env();
-    let array = world.run(async move { Array::create(env, create).await }).unwrap();
+    let (array, _) = of_disks(&mut world);
     let (load, measured) = (array.clone(), array.clone());
     let whole = array.geometry().capacity_bytes();
     let written = Arc::new(Mutex::new(BTreeMap::new()));
@@ -191,4 +187,71 @@ fn strides_are_measured_on_an_open_array_beside_its_clients() {
     let refused = mirror.array.clone();
     let refused = mirror.world.run(async move { refused.measure_strides().await });
     assert!(refused.unwrap_err().to_string().contains("no cache"));
+}
+
+/// Level 5 of modelled disks of 160 MiB; the third may fail writes to its data.
+fn of_disks(world: &mut World) -> (Array, Arc<Faults>) {
+    let through = HddParams::seagate_cheetah_15k4_73().with_write_cache(false);
+    let options = DiskOptions { size_bytes: Some(160 << 20), ..DiskOptions::default() };
+    let mut members: Vec<Arc<dyn Device>> = Vec::new();
+    for i in 0..4 {
+        members.push(world.add_hdd(format!("d{i}"), through.clone(), options));
+    }
+    let (fault, faults) = Fault::new(members.remove(2));
+    members.insert(2, Arc::new(fault));
+    let mut create = CreateOptions::new("sim:strides", Level::Raid5, members);
+    (create.assume_clean, create.chunk_bytes) = (true, CHUNK as u32);
+    let env = world.env();
+    (world.run(async move { Array::create(env, create).await }).unwrap(), faults)
+}
+
+/// What it was written before may be lost, as after a client's write that fails.
+#[test]
+fn a_member_that_takes_no_write_of_the_benchmark_fails() {
+    let mut world = World::new(8);
+    let (array, faults) = of_disks(&mut world);
+    faults.add(FaultRule { range_bytes: DATA_OFFSET..u64::MAX, ..write_error() });
+    let measured = array.clone();
+    let unmeasured = world.run(async move { measured.measure_strides().await }).unwrap();
+    assert_eq!(unmeasured.len(), 1, "{unmeasured:?}");
+    assert_eq!(unmeasured[0].0, "d2");
+    let report = array.clone();
+    assert_eq!(world.run(async move { report.report().await }).in_sync, [true, true, false, true]);
+}
+
+/// A rebuild keeps the rows of its batches until those before them are filled, and clients write in between.
+#[test]
+fn strides_are_measured_beside_a_rebuild_and_clients() {
+    for seed in 0..4 {
+        let mut world = World::new(seed);
+        let (array, _) = of_disks(&mut world);
+        let through = HddParams::seagate_cheetah_15k4_73();
+        let spare = world.add_hdd(
+            "spare",
+            through,
+            DiskOptions { size_bytes: Some(160 << 20), ..DiskOptions::default() },
+        );
+        let (load, measured) = (array.clone(), array.clone());
+        let ended = world.run(async move {
+            measured.fail("d1").await.unwrap();
+            measured.add(spare).await.unwrap();
+            let clients = async {
+                let middle = load.geometry().capacity_bytes() / 5 * 2 / BLOCK as u64;
+                for count in 0_u64.. {
+                    let at = (middle + count * 37 % (middle / 2)) * BLOCK as u64;
+                    let data = IoBuf::copy_of(&[count as u8; BLOCK]).freeze();
+                    load.write(at, data, WriteFlags::default()).await.unwrap();
+                }
+            };
+            match select(pin!(measured.measure_strides()), pin!(clients)).await {
+                Either::Left((ended, _)) => ended,
+                Either::Right(((), _)) => unreachable!("clients go on"),
+            }
+        });
+        assert!(ended.unwrap().is_empty(), "seed {seed}");
+        let waits = array.clone();
+        world.run(async move { waits.wait_for_jobs().await });
+        let report = array.clone();
+        assert_eq!(world.run(async move { report.report().await }).in_sync, [true; 4]);
+    }
 }

@@ -75,8 +75,9 @@ fn done_when_measured(name: &str) -> anyhow::Result<()> {
     let mut answer = client::ask(name, &Request::Measure)?;
     loop {
         match answer {
-            Reply::Done(_) => {
+            Reply::Done(notes) => {
                 bar.iter().for_each(ProgressBar::finish_and_clear);
+                tell_notes(name, &notes);
                 return Ok(());
             }
             Reply::Measuring { .. } if interrupt.is_asked() => {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
-use stripewise::{Array, ArrayError, Host, internals::uring::Started};
+use stripewise::{Array, ArrayError, Host, IoError, internals::uring::Started};
 use stripewise_wire::{Notes, Reply};
 
 use super::patience::Deadline;
@@ -19,7 +19,7 @@ const STEP: Duration = Duration::from_millis(300);
 pub(super) struct Measuring(Mutex<Option<Measurement>>);
 
 struct Measurement {
-    ends: Started<Result<(), ArrayError>>,
+    ends: Started<Result<Vec<(String, IoError)>, ArrayError>>,
     begun: Instant,
 }
 
@@ -48,6 +48,8 @@ impl Measuring {
             return Ok(Reply::Measuring { passed_s, most_s: MOST.as_secs_f64() });
         };
         *measurement = None;
-        result.context("strides could not be measured").map(|()| Reply::Done(Notes::new()))
+        let failed = result.context("strides could not be measured")?;
+        let note = |(member, error): (String, IoError)| format!("{member} could not be measured: {error}");
+        Ok(Reply::Done(failed.into_iter().map(note).collect()))
     }
 }

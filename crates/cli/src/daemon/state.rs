@@ -249,10 +249,11 @@ impl DaemonState {
 
     /// Begins to change the cache. What changes at once is waited for as any command is.
     fn change_cache(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Reply> {
+        let notes = self.notes_of_gaps(change, deadline)?;
+        changed_cache(self.array.cache_settings(), change)?;
         if let Some(limits) = stride_limits(change) {
             self.on_array(deadline, move |array| async move { array.limit_strides(limits).await })?;
         }
-        let notes = self.notes_of_gaps(change, deadline)?;
         let settings = {
             let mut emptied = self.emptied.lock();
             if under_way(&mut emptied).is_some() {

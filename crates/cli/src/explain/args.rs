@@ -94,11 +94,15 @@ fn parse_write(text: &str) -> Result<WriteRange, String> {
 }
 
 impl ExplainArgs {
-    /// The gaps that options say are filled.
-    pub(super) fn strides(&self) -> Option<MemberStrides> {
-        let below = |max: Option<u16>| Strides::below(max.unwrap_or(1));
+    /// The gaps that are filled on a member, by options and what is otherwise known of it; none if nothing is.
+    pub(super) fn strides(&self, known: Option<MemberStrides>) -> Option<MemberStrides> {
         let is_given = self.s_max_read.is_some() || self.s_max_write.is_some();
-        is_given.then(|| MemberStrides { read: below(self.s_max_read), write: below(self.s_max_write) })
+        let MemberStrides { read, write } = known.unwrap_or(MemberStrides::NONE);
+        let below = |max: Option<u16>, other: Strides| max.map_or(other, Strides::below);
+        (is_given || known.is_some()).then(|| MemberStrides {
+            read: below(self.s_max_read, read),
+            write: below(self.s_max_write, write),
+        })
     }
 
     /// The first byte behind what is written.

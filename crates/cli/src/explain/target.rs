@@ -125,7 +125,7 @@ impl Target {
             costs,
             running: None,
             stripes: BTreeMap::new(),
-            strides: args.strides().map(|strides| vec![strides; members]),
+            strides: args.strides(None).map(|strides| vec![strides; members]),
             missing: args.missing.iter().copied().collect(),
             notes: unknown.then_some(note).into_iter().chain(no_chunk).collect(),
         })
@@ -159,12 +159,8 @@ impl Target {
             costs: roles.map(|role| holder(role).map_or(MemberCost::SSD, cost)).collect(),
             running: Some(status.name.clone()),
             stripes: BTreeMap::new(),
-            strides: args.strides().map(|strides| vec![strides; status.raid_devices]).or_else(|| {
-                let fills =
-                    status.cache.as_ref().is_some_and(|cache| cache.kind == CacheKind::StripeCt.name());
-                let strides =
-                    |role| holder(role).map_or(MemberStrides::NONE, |member| member_strides(&member.strides));
-                fills.then(|| (0..status.raid_devices).map(strides).collect())
+            strides: roles_of_strides(args, status, &|role| {
+                holder(role).map(|member| member_strides(&member.strides))
             }),
             missing: args.missing.iter().copied().collect(),
             notes: status.warnings.clone(),
@@ -257,6 +253,17 @@ impl Target {
         let column = |column| of_roles[self.role(stripe, column).0];
         Some(StripeStrides((0..self.geometry.members()).map(column).collect()))
     }
+}
+
+/// The gaps that a running array's destages fill, by role; none if they fill none, and no option says otherwise.
+fn roles_of_strides(
+    args: &ExplainArgs,
+    status: &ArrayStatus,
+    known: &dyn Fn(usize) -> Option<MemberStrides>,
+) -> Option<Vec<MemberStrides>> {
+    let fills = status.cache.as_ref().is_some_and(|cache| cache.kind == CacheKind::StripeCt.name());
+    let known = |role| known(role).or(Some(MemberStrides::NONE)).filter(|_| fills);
+    (0..status.raid_devices).map(|role| args.strides(known(role))).collect()
 }
 
 /// The strides of the members of a stripe, by column.

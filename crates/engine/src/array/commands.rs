@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stripewise_device::Device;
+use stripewise_device::{Device, IoError};
 use stripewise_format::extension::{Endurance, MemberClass};
 
 use super::{Array, Parts};
@@ -214,33 +214,49 @@ impl Array {
 
     /// Measures which gaps a contiguity transform should fill on members, while clients work: about 15 s, and members keep
     /// what is found. Clients that read or write a range of 8 MiB of a member wait now and then for some tenths of a
-    /// second.
+    /// second. Returns which members could not be measured, and why.
     ///
     /// # Errors
-    /// [`ArrayError::Unsupported`] at levels without parity, or if the members are too small; [`ArrayError::Io`] if no
-    /// member could be measured; also the errors of [any command](Array#commands).
-    pub async fn measure_strides(&self) -> Result<(), ArrayError> {
-        if !self.geometry().has_parity() {
-            let problem = "levels without parity have no cache that would fill gaps";
-            return Err(ArrayError::Unsupported(problem.to_owned()));
-        }
+    /// [`ArrayError::Unsupported`] at levels without parity, if the members are too small, or where none has room to store
+    /// this; also the errors of [any command](Array#commands).
+    pub async fn measure_strides(&self) -> Result<Vec<(String, IoError)>, ArrayError> {
+        self.check_fills_gaps().await?;
         if self.is_read_only() {
             return Err(ArrayError::ReadOnly);
         }
         let parts = self.parts.clone();
         let measured = async move {
-            let measured = parts.stripes.measure_strides().await?;
-            parts.roster.keep_strides(measured).await
+            let (mut found, mut failed) = (Vec::new(), Vec::new());
+            for (member, measured) in parts.stripes.measure_strides().await? {
+                match measured {
+                    Ok(records) => found.push((member, records)),
+                    Err(error) => failed.push((member.name().to_owned(), error)),
+                }
+            }
+            parts.roster.keep_strides(found).await.map(|()| failed)
         };
         self.parts.life.run(measured).await
+    }
+
+    /// Whether a cache of this array could fill gaps, and members store which.
+    async fn check_fills_gaps(&self) -> Result<(), ArrayError> {
+        let problem = if !self.geometry().has_parity() {
+            "levels without parity have no cache that would fill gaps"
+        } else if !self.parts.roster.look(|ledger, _| ledger.keeps_options()).await {
+            "no member has an extension area to keep strides in"
+        } else {
+            return Ok(());
+        };
+        Err(ArrayError::Unsupported(problem.to_owned()))
     }
 
     /// Bounds the gaps that the contiguity transform fills, on all members. Members store this.
     ///
     /// # Errors
-    /// [`ArrayError::Unsupported`] where no member has room to store this; also the errors of
+    /// [`ArrayError::Unsupported`] at levels without parity, or where no member has room to store this; also the errors of
     /// [any command](Array#commands).
     pub async fn limit_strides(&self, limits: StrideLimits) -> Result<(), ArrayError> {
+        self.check_fills_gaps().await?;
         let roster = self.parts.roster.clone();
         self.parts.life.run(async move { roster.limit_strides(limits).await }).await
     }

@@ -82,8 +82,8 @@ impl Cache {
         })
     }
 
-    /// Lends what is cached of some rows of a stripe that are dirty, to be destaged. The caller holds the rows, and those
-    /// of gaps between them: what has become dirty there since goes with them, and what is clean is lent, too.
+    /// Lends what is cached of some rows of a stripe that are dirty, to be destaged. The caller holds them, and perhaps
+    /// gaps between them: what has become dirty there since goes with them, and what is clean is lent, too.
     pub(crate) fn lend(
         self: &Arc<Self>,
         stripe: StripeIndex,

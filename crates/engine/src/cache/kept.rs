@@ -13,31 +13,41 @@ use crate::{
     shape::{geometry::StripeIndex, rows::BLOCK_BYTES},
 };
 
+/// Blocks that are copied while a bucket is locked.
+const KEPT_AT_ONCE: usize = 8;
+
 impl Cache {
     /// Keeps blocks of data columns that were read with their rows held. Those of cells that hold anything are left: they
     /// may be newer.
     pub(crate) fn keep_read<'a>(&self, stripe: StripeIndex, read: impl Iterator<Item = &'a Run>) {
-        if self.is_by_rows() || !self.keeps_clean() {
+        if self.is_by_rows() {
             return;
         }
-        let (unit, mut kept) = (self.unit_of(stripe, 0), 0);
-        let at = self.place_of(unit);
-        let mut bucket = self.buckets[at].lock();
-        // Closed, or older requests write beside it: so it was decided under no lock of a bucket.
-        let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit && self.keeps_clean()) else {
-            return;
-        };
         for run in read.filter(|run| usize::from(run.cells.column) < self.data_columns) {
-            for (row, block) in run.cells.rows.range().zip(run.buf.chunks(BLOCK_BYTES)) {
-                kept += usize::from(self.keep_block(slot, stripe, (run.cells.column.into(), row), block));
+            let blocks: Vec<_> = run.cells.rows.range().zip(run.buf.chunks(BLOCK_BYTES)).collect();
+            let column = run.cells.column.into();
+            if !blocks.chunks(KEPT_AT_ONCE).all(|blocks| self.keep_blocks(stripe, column, blocks)) {
+                return;
             }
-        }
-        if kept > 0 {
-            self.list(&mut bucket, at, Turn::First);
         }
     }
 
-    /// Keeps a block, if nothing of its cell is held and a frame is free.
+    /// Keeps some blocks of a column. False if there is no memory for more, or nothing is kept.
+    fn keep_blocks(&self, stripe: StripeIndex, column: usize, blocks: &[(usize, &[u8])]) -> bool {
+        let unit = self.unit_of(stripe, 0);
+        let at = self.place_of(unit);
+        let mut bucket = self.buckets[at].lock();
+        // Under the lock: the cache may just be closed, or be young.
+        let slot = bucket.slots.iter_mut().find(|slot| slot.unit == unit && self.keeps_clean());
+        let Some(slot) = slot else { return false };
+        let goes_on = blocks.iter().all(|(row, block)| self.keep_block(slot, stripe, (column, *row), block));
+        if slot.has_clean() {
+            self.list(&mut bucket, at, Turn::First);
+        }
+        goes_on
+    }
+
+    /// Keeps a block, if nothing of its cell is held. False if there is no memory.
     fn keep_block(
         &self,
         slot: &mut Slot,
@@ -46,10 +56,14 @@ impl Cache {
         block: &[u8],
     ) -> bool {
         let is_held = slot.cells.get(number).is_some_and(|column| column.holds(row));
-        if is_held && !lives(Mutant::ReadOverNewer) || !self.charge_growth(slot, number, row, ALL_SECTORS) {
+        if is_held && !lives(Mutant::ReadOverNewer) {
+            return true;
+        }
+        // Frames that the slot has for its other blocks are left to writes.
+        let Some(mut frame) = self.free_frame() else { return false };
+        if !self.charge_growth(slot, number, row, ALL_SECTORS) {
             return false;
         }
-        let Some(mut frame) = slot.spare_frames.pop().or_else(|| self.free_frame()) else { return false };
         frame.copy_from_slice(block);
         let (shown, column) = (self.number_of(stripe, number, row), slot.cells.entry(number));
         self.frames.hide(shown);

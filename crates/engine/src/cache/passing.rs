@@ -206,7 +206,7 @@ mod tests {
                     }
                     Op::Destage(stripe, row) => {
                         let rows = RowSet::range(row..row + 1);
-                        let lent = cache.lend(StripeIndex(stripe), (rows, RowSet::EMPTY), DestageReason::Mark, Timestamp::default());
+                        let lent = cache.lend(StripeIndex(stripe), (rows, rows), DestageReason::Mark, Timestamp::default());
                         lent.into_iter().for_each(|(_, mut ending)| ending.succeed());
                         dirty.retain(|block| ![(stripe, row), (stripe, row + 4)].contains(block));
                     }

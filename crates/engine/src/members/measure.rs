@@ -55,6 +55,14 @@ impl ServiceTimes {
         [random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns, 0, 0, 0]
     }
 
+    /// Whether reads and writes were measured to be as fast as on flash. Reads alone tell little: those of a sparse file's
+    /// holes are fast on any disk.
+    fn are_of_flash(&self) -> bool {
+        [self.random_read_ns, self.random_write_ns, self.rewrite_ns]
+            .iter()
+            .all(|ns| (1..=HDD_READ_NS).contains(ns))
+    }
+
     /// How long it takes to read a block at a random place; `u64::MAX` if that is not known.
     pub(crate) fn block_read_ns(&self) -> u64 {
         if self.is_known() { self.random_read_ns.into() } else { u64::MAX }
@@ -82,7 +90,7 @@ impl ServiceTimes {
 /// said to rotate; then its times tell.
 pub(crate) fn class_of(media: MediaKind, times: &ServiceTimes) -> MemberClass {
     match media {
-        MediaKind::Hdd if times.is_known() && times.random_read_ns <= HDD_READ_NS => MemberClass::Ssd,
+        MediaKind::Hdd if times.are_of_flash() => MemberClass::Ssd,
         MediaKind::Hdd => MemberClass::Hdd,
         MediaKind::Ssd => MemberClass::Ssd,
         MediaKind::Unknown if !times.is_known() => MemberClass::Unknown,

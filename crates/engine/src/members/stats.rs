@@ -183,6 +183,9 @@ impl Stats {
     pub(crate) fn count_recipe(&self, recipe: &Recipe) {
         let is_full = recipe.cycles.iter().all(|cycle| cycle.cycle == Cycle::Full);
         self.add_each([(Index::stripe_writes, 1), (Index::stripe_writes_full, u64::from(is_full))]);
+        if recipe.filled.requests_saved > 0 {
+            self.count_filled(recipe.filled);
+        }
         for CycleRows { cycle, rows } in &recipe.cycles {
             self.count_cycle(*cycle, rows.count() as u64);
         }
@@ -200,7 +203,8 @@ impl Stats {
         self.add(counter, rows);
     }
 
-    pub(crate) fn count_filled(&self, filled: Filled) {
+    #[cold]
+    fn count_filled(&self, filled: Filled) {
         self.add_each([
             (Index::blocks_filled, filled.blocks.into()),
             (Index::requests_saved, filled.requests_saved.into()),

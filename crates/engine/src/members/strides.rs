@@ -7,10 +7,10 @@ use std::{collections::BTreeMap, time::Duration};
 use futures_util::{
     FutureExt,
     future::BoxFuture,
-    stream::{self, StreamExt, TryStreamExt},
+    stream::{self, StreamExt},
 };
 use smallvec::{SmallVec, smallvec};
-use stripewise_device::{Device, Env, IoBuf, IoError, IoErrorKind, SharedBuf, WriteFlags};
+use stripewise_device::{Device, Env, IoBuf, IoError, IoErrorKind, SharedBuf, Timestamp, WriteFlags};
 use stripewise_format::extension::{Header, STRIDE_REGIONS, STRIDES, StrideRecord};
 
 use super::measure::Touch;
@@ -36,6 +36,7 @@ const TIME: Duration = Duration::from_secs(15);
 const COARSE: [u64; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+const NO_REGIONS: [[u16; 2]; STRIDE_REGIONS] = [[0; 2]; STRIDE_REGIONS];
 /// Bytes of a member that the benchmark reads and writes.
 pub(crate) const SPAN_BYTES: u64 = SPAN_BLOCKS * BLOCK;
 
@@ -43,7 +44,12 @@ pub(crate) const SPAN_BYTES: u64 = SPAN_BLOCKS * BLOCK;
 pub(crate) fn strides_of(header: &Header) -> MemberStrides {
     let of = |record: &StrideRecord| Strides {
         max: record.s_max.min(ROWS_MAX as u32) as u16,
-        except: record.except.map(|region| region.map(u16::from)),
+        // An operator's limit is meant as it is.
+        except: if record.s_max_given {
+            NO_REGIONS
+        } else {
+            record.except.map(|region| region.map(u16::from))
+        },
     };
     MemberStrides { read: of(&header.stride_read), write: of(&header.stride_write) }
 }
@@ -53,7 +59,7 @@ pub(crate) fn strides_of(header: &Header) -> MemberStrides {
 pub enum StrideLimit {
     /// As each member's curve has it.
     Measured,
-    /// The smallest stride, in blocks, that is not filled, whatever was measured; 1: none is.
+    /// The smallest stride, in blocks, that is not filled, and all shorter ones are, whatever was measured; 1: none is.
     Blocks(u16),
 }
 
@@ -130,8 +136,15 @@ pub(crate) type Lent<'a> = Box<dyn Send + 'a>;
 
 /// Lends the range that is measured.
 pub(crate) trait Lender: Sync {
-    /// Waits until nobody else uses it; none if it is not there any more.
+    /// Waits until nobody else uses it; none if it is not there any more, or in use all the time.
     fn lend(&self) -> BoxFuture<'_, Option<Lent<'_>>>;
+
+    /// So many bytes of it were written.
+    fn note_written(&self, bytes: u64);
+
+    /// The device did not take a write, or could not be flushed: what others have written to it may be lost. Called before
+    /// the range is given back.
+    fn note_failure(&self, error: IoError) -> BoxFuture<'_, ()>;
 }
 
 /// Nobody else uses the device.
@@ -140,6 +153,12 @@ struct Unused;
 impl Lender for Unused {
     fn lend(&self) -> BoxFuture<'_, Option<Lent<'_>>> {
         async { Some(Box::new(()) as Lent<'_>) }.boxed()
+    }
+
+    fn note_written(&self, _: u64) {}
+
+    fn note_failure(&self, _: IoError) -> BoxFuture<'_, ()> {
+        async {}.boxed()
     }
 }
 
@@ -156,29 +175,39 @@ struct Bench<'a> {
     lender: &'a dyn Lender,
 }
 
+/// Time that passes have taken, without waits for the range.
+#[derive(Default)]
+struct Spent {
+    passes: Duration,
+    begun: Timestamp,
+}
+
 impl Bench<'_> {
     /// The curve of an operation, and what follows from it.
     async fn curve(&self, op: Op) -> Result<StrideRecord, IoError> {
-        let begun = self.env.now();
-        let is_over = || self.env.now().since(begun) >= TIME / 2;
-        let whole = self.median(1, op, is_over).await?;
+        let mut spent = Spent { passes: Duration::ZERO, begun: self.env.now() };
+        let whole = self.median(1, op, &mut spent).await?;
         let mut curve = BTreeMap::from([(1, 1.0)]);
         let mut coarse = COARSE.into_iter();
         while let Some(stride) = coarse.next().or_else(|| finer(&curve)) {
-            curve.insert(stride, self.median(stride, op, is_over).await? / whole);
-            if is_over() {
+            curve.insert(stride, self.median(stride, op, &mut spent).await? / whole);
+            if self.is_over(&spent) {
                 break;
             }
         }
         Ok(record_of(&curve))
     }
 
+    fn is_over(&self, spent: &Spent) -> bool {
+        spent.passes >= TIME / 2 || self.env.now().since(spent.begun) >= TIME
+    }
+
     /// The median time of passes at a stride, in seconds: of fewer if the time is over.
-    async fn median(&self, stride: u64, op: Op, is_over: impl Fn() -> bool) -> Result<f64, IoError> {
+    async fn median(&self, stride: u64, op: Op, spent: &mut Spent) -> Result<f64, IoError> {
         let mut times = Vec::with_capacity(PASSES);
         for _ in 0..PASSES {
-            times.push(self.pass(stride, op).await?.as_secs_f64());
-            if is_over() {
+            times.push(self.pass(stride, op, spent).await?.as_secs_f64());
+            if self.is_over(spent) {
                 break;
             }
         }
@@ -186,18 +215,46 @@ impl Bench<'_> {
         Ok(times[times.len() / 2])
     }
 
-    /// One pass: the first block, every one at the stride from it, and the last one. Returns its time. What is written is
-    /// what was read just before.
-    async fn pass(&self, stride: u64, op: Op) -> Result<Duration, IoError> {
+    /// One pass, in the range that is lent for it. Returns its time.
+    async fn pass(&self, stride: u64, op: Op, spent: &mut Spent) -> Result<Duration, IoError> {
         let _lent = self.lender.lend().await.ok_or(IoError::new(IoErrorKind::Gone))?;
-        let content = if op == Op::Write { Some(self.read_all().await?) } else { None };
         let begun = self.env.now();
-        let requests = stream::iter(requests(stride)).map(|place| self.ask(place, content.as_deref()));
-        requests.buffer_unordered(UNDER_WAY).try_for_each(async |()| Ok(())).await?;
-        if op == Op::Write {
-            self.device.flush().await?;
-        }
+        let time = match op {
+            Op::Read => self.read_pass(stride).await?,
+            Op::Write => self.write_pass(stride).await?,
+        };
+        spent.passes += self.env.now().since(begun);
+        Ok(time)
+    }
+
+    /// Reads the first block, every one at the stride from it, and the last one.
+    async fn read_pass(&self, stride: u64) -> Result<Duration, IoError> {
+        let begun = self.env.now();
+        self.ask_all(stride, None).await?;
         Ok(self.env.now().since(begun))
+    }
+
+    /// Writes these blocks, with what was read just before, and flushes.
+    async fn write_pass(&self, stride: u64) -> Result<Duration, IoError> {
+        let content = self.read_all().await?;
+        let begun = self.env.now();
+        let written = match self.ask_all(stride, Some(&content)).await {
+            Ok(()) => self.device.flush().await,
+            failed => failed,
+        };
+        if let Err(error) = written {
+            self.lender.note_failure(error).await;
+        }
+        let blocks: u64 = requests(stride).iter().map(|(_, count)| count).sum();
+        self.lender.note_written(blocks * BLOCK);
+        written.map(|()| self.env.now().since(begun))
+    }
+
+    /// All requests of a pass, to their end whatever fails: when the range is given back, nothing of it is under way.
+    async fn ask_all(&self, stride: u64, content: Option<&[SharedBuf]>) -> Result<(), IoError> {
+        let requests = stream::iter(requests(stride)).map(|place| self.ask(place, content));
+        let ended = requests.buffer_unordered(UNDER_WAY);
+        ended.fold(Ok(()), async |all: Result<(), IoError>, one| all.and(one)).await
     }
 
     /// Reads some blocks, or writes them from what lies there, in buffers of [`WHOLE_BLOCKS`].
@@ -253,7 +310,9 @@ fn finer(curve: &BTreeMap<u64, f64>) -> Option<u64> {
 /// threshold, 64 if it never does; runs of shorter strides below it are excepted.
 fn record_of(curve: &BTreeMap<u64, f64>) -> StrideRecord {
     let stays = curve.iter().rev().take_while(|(_, time)| **time < THRESHOLD).last();
-    let s_max = stays.map_or(u64::from(STRIDE_MAX), |(stride, _)| *stride);
+    // If the time was over before the longest strides, no more than what was measured is known.
+    let longest = curve.keys().next_back().map_or(1, |stride| stride + 1);
+    let s_max = stays.map_or(longest.min(STRIDE_MAX.into()), |(stride, _)| *stride);
     let mut runs: SmallVec<[[u8; 2]; 8]> = SmallVec::new();
     let mut continues = false;
     for (stride, time) in curve.range(2..s_max.max(2)) {
@@ -314,6 +373,7 @@ mod tests {
         assert_eq!(record.times[..9], [1000, 3000, 1100, 1000, 2000, 1300, 1100, 900, 0]);
         assert_eq!(record_of(&curve(&[(1, 1.0), (2, 1.1), (64, 0.1)])).s_max, 1);
         assert_eq!(record_of(&curve(&[(1, 1.0), (2, 1.1), (64, 1.3)])).s_max, 64);
+        assert_eq!(record_of(&curve(&[(1, 1.0), (2, 3.0), (3, 2.0)])).s_max, 4, "the time was over");
     }
 
     #[test]

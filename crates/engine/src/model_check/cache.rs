@@ -84,7 +84,8 @@ impl Cached {
     /// Writes what is dirty to the member.
     fn destage(&self) {
         let now = Timestamp::default();
-        let lent = self.cache.lend(STRIPE, (RowSet::range(0..2), RowSet::EMPTY), DestageReason::Flush, now);
+        let lent =
+            self.cache.lend(STRIPE, (RowSet::range(0..2), RowSet::range(0..2)), DestageReason::Flush, now);
         if let Some((cells, mut ending)) = lent {
             let (_, block) = cells.columns().next().unwrap().1.get(0).unwrap();
             self.member.store(block[0], Ordering::SeqCst);
@@ -151,7 +152,7 @@ fn a_reader_never_gets_another_cells_bytes() {
         cached.put(1).unwrap();
         let lent = cached.cache.lend(
             STRIPE,
-            (RowSet::range(0..1), RowSet::EMPTY),
+            (RowSet::range(0..1), RowSet::range(0..1)),
             DestageReason::Flush,
             Timestamp::default(),
         );

@@ -75,7 +75,7 @@ pub struct CreateOptions {
     /// The kind of device that a member is, by its name ([`DeviceInfo::name`](stripewise_device::DeviceInfo)), if
     /// it is not to be detected.
     pub classes: BTreeMap<String, MemberClass>,
-    /// Measure how long the members' I/O takes; about a second.
+    /// Measure how long the members' I/O takes, about a second on hard disks, and what [`strides`](Self::strides) says.
     pub measure: bool,
     /// The gaps that a contiguity transform fills on members.
     pub strides: StrideChoice,

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::{
     matrix::{Band, Cycle, Plan},
+    passes::Filled,
     state::{Redundancy, StripeState},
 };
 use crate::shape::rows::{BLOCK_BYTES, ROWS_MAX, RowSet};
@@ -188,6 +189,8 @@ pub struct Recipe {
     /// Blocks of data columns that are written as they were read, since they lie between others. Such blocks of parity
     /// columns are those that no sum covers.
     pub fills: SmallVec<[Cells; 2]>,
+    /// What is done only to fill gaps.
+    pub filled: Filled,
     /// Parity that is computed.
     pub sums: SmallVec<[Sum; 4]>,
     /// What is written, ordered by column and place.

@@ -144,6 +144,8 @@ impl Roster {
             )?
         };
         let measured = self.measure_as_others(&device, class).await;
+        let strides = Self::with_given_limits(&*self.ledger.lock().await, measured.strides);
+        let measured = Measured { strides, ..measured };
         let traits = Traits::of(&device, measured, class).with_kept_endurance(&device).await;
         let traits = Traits { zeroing: enroll::blank(&tentative.entry).await?, ..traits };
         let name = device.info().name.clone();

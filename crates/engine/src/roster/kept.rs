@@ -4,7 +4,7 @@
 use std::{pin::pin, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use futures_util::future::{Either, select};
-use stripewise_format::extension::{Endurance, Header, MemberClass};
+use stripewise_format::extension::{Endurance, Header, MemberClass, StrideRecord};
 
 use super::{Roster, problem};
 use crate::{
@@ -35,7 +35,24 @@ fn unnoted_bytes(entry: &Entry) -> u64 {
     header.map_or(0, |header| entry.member.written_bytes().saturating_sub(header.endurance.written_bytes))
 }
 
+/// Enters limits that an operator gave into what was measured.
+fn keep_given(records: &mut StrideRecords, (read, write): (&StrideRecord, &StrideRecord)) {
+    for (own, given) in [(&mut records.read, read), (&mut records.write, write)] {
+        if given.s_max_given {
+            (own.s_max, own.s_max_given) = (given.s_max, true);
+        }
+    }
+}
+
 impl Roster {
+    /// Strides of a new member: as measured, but for limits that an operator gave for all members.
+    pub(super) fn with_given_limits(ledger: &Ledger, mut measured: StrideRecords) -> StrideRecords {
+        for header in ledger.entries.iter().filter_map(|entry| entry.header.as_ref()) {
+            keep_given(&mut measured, (&header.stride_read, &header.stride_write));
+        }
+        measured
+    }
+
     /// Changes the endurance that a member keeps, and records it. The count of bytes written to the member
     /// stays.
     pub(crate) async fn set_endurance(&self, name: &str, wanted: Endurance) -> Result<(), ArrayError> {
@@ -60,7 +77,6 @@ impl Roster {
     /// Bounds the strides that are filled on all members.
     pub(crate) async fn limit_strides(&self, limits: StrideLimits) -> Result<(), ArrayError> {
         self.change_state(|ledger, _| {
-            let mut is_kept = false;
             for entry in ledger.entries.iter_mut().filter(|entry| entry.standing != Standing::Faulty) {
                 let Some(header) = &mut entry.header else { continue };
                 let records =
@@ -69,13 +85,8 @@ impl Roster {
                     limit.into_iter().for_each(|limit| limit.enter_into(record));
                 }
                 entry.member.set_strides(strides_of(header));
-                is_kept = true;
             }
-            if is_kept {
-                Ok(None)
-            } else {
-                Err(ArrayError::Unsupported("no member has an extension area to keep that in".to_owned()))
-            }
+            Ok(None)
         })
         .await
     }
@@ -86,16 +97,11 @@ impl Roster {
         measured: Vec<(Arc<Member>, StrideRecords)>,
     ) -> Result<(), ArrayError> {
         self.change_state(|ledger, _| {
-            for (member, records) in measured {
+            for (member, mut records) in measured {
                 // It may have left meanwhile.
                 let Ok(header) = kept_header(ledger, &member) else { continue };
-                let own =
-                    [(records.read, &mut header.stride_read), (records.write, &mut header.stride_write)];
-                for (found, record) in own {
-                    let given = record.s_max_given.then_some(record.s_max);
-                    *record = found;
-                    (record.s_max, record.s_max_given) = (given.unwrap_or(found.s_max), given.is_some());
-                }
+                keep_given(&mut records, (&header.stride_read, &header.stride_write));
+                (header.stride_read, header.stride_write) = (records.read, records.write);
                 member.set_strides(strides_of(header));
             }
             Ok(None)

@@ -120,4 +120,16 @@ impl Stripes {
         }
         guards
     }
+
+    /// Locks the first of these stripes, and the next ones for as long as they are free. It must not wait for
+    /// a stripe while it holds another: a rebuild keeps the rows of a batch until the batches before it are
+    /// filled, and may wait for the first stripe.
+    pub(super) async fn lock_run(&self, stripes: Range<u64>) -> Vec<RowGuard<'_>> {
+        let geometry = self.geometry();
+        let first = StripeIndex(stripes.start);
+        let mut held = vec![self.locks.lock(first, geometry.rows_of(first)).await];
+        let others = (stripes.start + 1..stripes.end).map(StripeIndex);
+        held.extend(others.map_while(|stripe| self.locks.try_lock(stripe, geometry.rows_of(stripe))));
+        held
+    }
 }

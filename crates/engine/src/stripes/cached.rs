@@ -249,8 +249,8 @@ impl Stripes {
         if rows.is_empty() {
             return Ok(None);
         }
-        let gaps = if cache.fills_gaps() { self.with_gaps(rows) } else { RowSet::EMPTY };
-        let locked = if lives(Mutant::GapsUnlocked) { rows } else { rows | gaps };
+        let with_gaps = if cache.fills_gaps() { self.with_gaps(rows) } else { rows };
+        let locked = if lives(Mutant::GapsUnlocked) { rows } else { with_gaps };
         let held = if lives(Mutant::FlushSkipsDestaging) {
             let Some(held) = self.locks.try_lock(stripe, locked) else { return Ok(None) };
             held
@@ -259,10 +259,12 @@ impl Stripes {
         };
         // With its rows locked: those that work wait for no rows, and come to an end.
         let _working = cache.working_memory(locked, self.geometry().members()).await;
-        let Some((cells, ending)) = cache.lend(stripe, (rows, gaps), reason, self.life.env().now()) else {
+        let Some((cells, ending)) = cache.lend(stripe, (rows, with_gaps), reason, self.life.env().now())
+        else {
             return Ok(None);
         };
-        let content = Content::Cells(cells.clone(), gaps);
+        let content =
+            Content::Cells(cells.clone(), if cache.fills_gaps() { with_gaps } else { RowSet::EMPTY });
         let write = StripeWrite { stripe, content, flags, ending: Some(ending) };
         self.finish_stripe(Rest::Region(write, held.keep())).await?;
         Ok(Some(cells))

@@ -8,15 +8,21 @@ use futures_util::{
     future::{BoxFuture, join_all},
 };
 
-use super::Stripes;
+use stripewise_device::IoError;
+
+use super::{RowGuard, Stripes};
 use crate::{
     error::ArrayError,
     members::{
         member::Member,
+        stats::Cause,
         strides::{Lender, Lent, SPAN_BYTES, StrideRecords, measure_lent},
         topology::Place,
     },
 };
+
+/// So often it looks for a moment at which nobody else uses a range.
+const LOOKS_MAX: usize = 10_000;
 
 /// The rows that a member's range lies in.
 struct Rows<'a> {
@@ -26,27 +32,55 @@ struct Rows<'a> {
 }
 
 impl Lender for Rows<'_> {
-    /// None once the member serves no more.
+    /// None once the member serves no more, or the array is about to close.
     fn lend(&self) -> BoxFuture<'_, Option<Lent<'_>>> {
         async {
-            let rows = self.stripes.lock_stripes(self.range.clone()).await;
-            // As long as this is held, the member is not let go of.
+            let rows = self.stripes.lock_whole(self.range.clone()).await?;
             let topology = self.stripes.members.load();
-            let serves =
-                !topology.failed && matches!(topology.place_of(&self.member), Some(Place::Primary(_)));
-            serves.then(|| Box::new((rows, topology)) as Lent<'_>)
+            let serves = matches!(topology.place_of(&self.member), Some(Place::Primary(_)));
+            let goes_on = serves && !topology.failed && !self.stripes.life.is_closing();
+            goes_on.then(|| Box::new((rows, topology)) as Lent<'_>)
+        }
+        .boxed()
+    }
+
+    fn note_written(&self, bytes: u64) {
+        self.member.stats.count_write(Cause::Job, bytes);
+    }
+
+    fn note_failure(&self, error: IoError) -> BoxFuture<'_, ()> {
+        async move {
+            // As after a client's write or flush: what it was written may be lost.
+            let _ = self.stripes.members.fail_all(vec![(self.member.clone(), error)]).await;
         }
         .boxed()
     }
 }
 
 impl Stripes {
-    /// Measures the strides of all members in sync, at the same time, while clients work. Those that cannot be measured
-    /// are left out.
+    /// Locks all rows of some stripes, without waiting for any while it holds others, as [`Stripes::lock_run`]. None if one
+    /// of them is in use whenever it looks.
+    async fn lock_whole(&self, stripes: Range<u64>) -> Option<Vec<RowGuard<'_>>> {
+        for _ in 0..LOOKS_MAX {
+            let held = self.lock_run(stripes.clone()).await;
+            let busy = stripes.start + held.len() as u64;
+            if busy == stripes.end {
+                return Some(held);
+            }
+            drop(held);
+            drop(self.lock_run(busy..busy + 1).await);
+        }
+        None
+    }
+
+    /// Measures the strides of all members in sync, at the same time, while clients work. Of those that cannot be measured
+    /// the error is told.
     ///
     /// # Errors
-    /// [`ArrayError::Unsupported`] if the members are too small; [`ArrayError::Io`] if none could be measured.
-    pub(crate) async fn measure_strides(&self) -> Result<Vec<(Arc<Member>, StrideRecords)>, ArrayError> {
+    /// [`ArrayError::Unsupported`] if the members are too small.
+    pub(crate) async fn measure_strides(
+        &self,
+    ) -> Result<Vec<(Arc<Member>, Result<StrideRecords, IoError>)>, ArrayError> {
         let (geometry, env) = (self.geometry(), &**self.life.env());
         let members: Vec<_> = self.members.load().primaries().cloned().collect();
         let count = SPAN_BYTES.div_ceil(geometry.chunk_bytes() as u64);
@@ -66,16 +100,6 @@ impl Stripes {
             measure_lent(env, &*rows.member.device, start, rows).await
         }))
         .await;
-        let (mut found, mut failed) = (Vec::new(), None);
-        for (member, measured) in members.into_iter().zip(measured) {
-            match measured {
-                Ok(records) => found.push((member, records)),
-                Err(error) => {
-                    tracing::warn!(member = member.name(), %error, "its strides could not be measured");
-                    failed = Some(ArrayError::Io { member: member.name().to_owned(), error });
-                }
-            }
-        }
-        if found.is_empty() { Err(failed.unwrap_or(ArrayError::Failed)) } else { Ok(found) }
+        Ok(members.into_iter().zip(measured).collect())
     }
 }

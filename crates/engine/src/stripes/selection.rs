@@ -11,7 +11,7 @@ use crate::{
     plan::{
         self, Band, Plan, PlanError, Presence, Recipe, StripeState, WriteSelection,
         costs::{ColumnCosts, MemberCost, ServiceTime},
-        passes::{self, ColumnStrides, MemberStrides},
+        passes::{self, ColumnStrides, Filled, MemberStrides},
         quick::{self, Columns},
         selection::Policy,
     },
@@ -193,10 +193,11 @@ impl Stripes {
         }
         let costs = StripeCosts { topology, stripe };
         plan::build_into(&mut plan, &state, selection, &costs)?;
+        let mut filled = Filled::default();
         if let Content::Cells(_, held) = content
             && !held.is_empty()
         {
-            self.stats.count_filled(passes::transform(&mut plan, &state, *held, &costs));
+            filled = passes::transform(&mut plan, &state, *held, &costs);
         }
         let chunk_bytes = geometry.chunk_bytes();
         if self.tracer.is_on() {
@@ -206,12 +207,13 @@ impl Stripes {
             };
             self.trace(selection, topology, &span, &plan.bands);
         }
-        Ok(match content {
+        let recipe = match content {
             Content::Span(span, _) => {
                 plan::lower(&plan, &state, |column| [span.in_column(column, chunk_bytes).0])
             }
             Content::Cells(cells, _) => plan::lower(&plan, &state, |column| cells.new_ranges(column)),
-        })
+        };
+        Ok(Recipe { filled, ..recipe })
     }
 }
 

@@ -135,7 +135,7 @@ pub(crate) struct CreateArgs {
     /// --assume-clean, where members keep their places, on the last.
     #[arg(long, value_name = "fastest|last|DEVICE")]
     pub(super) parity: Option<String>,
-    /// Do not measure how long the members' I/O takes. That takes about a second on hard disks, and leaves
+    /// Do not measure how long the members' I/O takes. That takes up to 16 seconds on hard disks, and leaves
     /// their contents alone.
     #[arg(long)]
     pub(super) no_measure: bool,
