@@ -18,8 +18,8 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     setting: &[
         "The paper: Tiobench, 160,000 writes of 4 KiB at uniformly random places, a thread for each gigabyte; level 5 of five \
          ST373454LC, caches of 512 MiB, destaged from 95 % dirty until below 85 %, what was written longest ago first.",
-        "Tiobench writes into the page cache, which the paper's machine had beside the driver's 512 MiB. So the array sees what \
-         is written back: of 40 % (vm.dirty_ratio) of about 450 MiB at a time, each page once, in ascending order. Left open by \
+        "The paper's Tiobench writes into the page cache, which its machine had beside the driver's 512 MiB. So the array sees \
+         what is written back: of 40 % (vm.dirty_ratio) of about 450 MiB at a time, each page once, in ascending order. Left open by \
          the paper, and here: chunks of 128 KiB; 128 writes under way; the drives' write caches off; from an empty cache to \
          the end of a last flush. PBGC is the paper's md: a write is acknowledged when members have it.",
         "S_max is what the stride benchmark finds on the modelled drive. A quick run has an eighth of the caches, of the \
