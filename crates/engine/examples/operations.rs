@@ -43,7 +43,7 @@ fn main() {
     let mut options = CreateOptions::new("operations", Level::Raid5, (0..5).map(member).collect());
     options.assume_clean = true;
     if case.ends_with("-hit") {
-        options.cache = CacheSettings::new(CacheKind::Stripe, CACHE_BYTES);
+        options.cache = Some(CacheSettings::new(CacheKind::Stripe, CACHE_BYTES));
     }
     let env = world.env();
     let array =

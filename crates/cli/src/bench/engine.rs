@@ -162,7 +162,7 @@ impl EngineBench {
 }
 
 /// What `--cache` takes.
-const CACHES: [CacheKind; 4] = CacheKind::ALL;
+const CACHES: [CacheKind; 5] = CacheKind::ALL;
 
 fn cache_about(kind: CacheKind) -> &'static str {
     match kind {
@@ -170,6 +170,7 @@ fn cache_about(kind: CacheKind) -> &'static str {
         CacheKind::Pbg => "By rows, as md's stripe cache",
         CacheKind::Stripe => "By stripes",
         CacheKind::StripeCt => "By stripes, and short gaps are filled",
+        CacheKind::Auto => "The same, and past a full cache while members have less to do so",
     }
 }
 

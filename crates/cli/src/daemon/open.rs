@@ -122,7 +122,9 @@ fn create_options(
     options.map = spec.distributed.map(|yes| if yes { MapKind::Distributed } else { MapKind::Linear });
     options.preset = Preset::numbered(spec.preset);
     options.policy = spec.policy.as_deref().map(policy).transpose()?;
-    options.cache = changed_cache(CacheSettings::default(), &spec.cache)?;
+    if spec.cache.kind.is_some() {
+        options.cache = Some(changed_cache(CacheSettings::default(), &spec.cache)?);
+    }
     options.memory_bytes = room::memory_bytes();
     options.classes = classes.collect();
     options.measure = spec.measure;

@@ -277,7 +277,8 @@ impl DaemonState {
 
     /// What an operator must know who chooses to have gaps filled.
     fn notes_of_gaps(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Notes> {
-        if change.kind.as_deref() != Some(CacheKind::StripeCt.name()) {
+        let fills = |kind: &CacheKind| kind.fills_gaps() && change.kind.as_deref() == Some(kind.name());
+        if !CacheKind::ALL.iter().any(fills) {
             return Ok(Notes::new());
         }
         let array = self.array.clone();

@@ -261,7 +261,8 @@ fn roles_of_strides(
     status: &ArrayStatus,
     known: &dyn Fn(usize) -> Option<MemberStrides>,
 ) -> Option<Vec<MemberStrides>> {
-    let fills = status.cache.as_ref().is_some_and(|cache| cache.kind == CacheKind::StripeCt.name());
+    let is_of = |kind: &&CacheKind| status.cache.as_ref().is_some_and(|cache| cache.kind == kind.name());
+    let fills = CacheKind::ALL.iter().find(is_of).is_some_and(|kind| kind.fills_gaps());
     let known = |role| known(role).or(Some(MemberStrides::NONE)).filter(|_| fills);
     (0..status.raid_devices).map(|role| args.strides(known(role))).collect()
 }

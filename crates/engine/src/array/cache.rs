@@ -144,6 +144,7 @@ impl Parts {
             let next = Cache::new(&settings, size_bytes, &self.stripes.geometry())?;
             self.stripes.switch_cache(next.clone()).await?;
             next.into_iter().for_each(|next| start_destager(&self.life, &self.jobs, next));
+            self.roster.look(|ledger, _| self.roster.switch_meters(self.stripes.needs_costs(), ledger)).await;
         }
         self.cache.choose(settings);
         self.roster.record(|ledger| ledger.set_cache(&settings)).await

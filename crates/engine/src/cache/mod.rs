@@ -65,7 +65,7 @@ pub use self::{
     settings::{CacheAlloc, CacheError, CacheKind, CacheSettings, ReadCache},
 };
 use crate::{
-    destage::{Candidate, Fill},
+    destage::{Account, Candidate, Fill, Weighed},
     mutants::{Mutant, lives},
     shape::{
         geometry::{Geometry, StripeIndex},
@@ -125,8 +125,10 @@ pub(crate) struct Cache {
     blocks_per_s: AtomicU64,
     /// As many blocks are dirty as may be.
     is_over: AtomicBool,
-    /// Writes pass by, where none of their blocks is dirty.
-    passes: AtomicBool,
+    /// The [`Bound`](crate::destage::Bound) of the stripes whose writes pass by, where none of their blocks is dirty.
+    passing: AtomicU64,
+    /// How the ways compare.
+    weighed: Mutex<Weighed>,
     /// What goes next to make room.
     victims: Mutex<VecDeque<Candidate>>,
     waiting: Mutex<Waiting>,
@@ -135,8 +137,10 @@ pub(crate) struct Cache {
 }
 
 /// What is counted: two numbers for each reason of a destage, and these.
-const COUNTS: usize = 2 * DestageReason::ALL.len() + 6;
-const AHEAD: usize = COUNTS - 6;
+const COUNTS: usize = 2 * DestageReason::ALL.len() + 8;
+const AHEAD: usize = COUNTS - 8;
+const PASSED_BYTES: usize = COUNTS - 7;
+const WHOLE_BYTES: usize = COUNTS - 6;
 const READ_HITS: usize = COUNTS - 5;
 const READ_PART_HITS: usize = COUNTS - 4;
 const READ_MISSES: usize = COUNTS - 3;
@@ -181,7 +185,7 @@ impl Cache {
         let unit_rows = match settings.kind {
             CacheKind::None => return Ok(None),
             CacheKind::Pbg => 1,
-            CacheKind::Stripe | CacheKind::StripeCt => stripe_rows,
+            CacheKind::Stripe | CacheKind::StripeCt | CacheKind::Auto => stripe_rows,
         };
         let size = size_bytes as usize;
         let count = (size / FRAME_COST / BLOCKS_PER_BUCKET).max(1).next_power_of_two();
@@ -207,7 +211,7 @@ impl Cache {
             chunk_bytes: geometry.chunk_bytes(),
             stripe_rows,
             unit_rows,
-            fills_gaps: settings.kind == CacheKind::StripeCt,
+            fills_gaps: settings.kind.fills_gaps(),
             epoch: AtomicU64::new(1),
             clean: Mutex::new(clean),
             dirty: Counters::default(),
@@ -222,7 +226,8 @@ impl Cache {
             flushed_in_time: AtomicU64::new(u64::MAX),
             blocks_per_s: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
-            passes: AtomicBool::new(false),
+            passing: AtomicU64::default(),
+            weighed: Mutex::default(),
             victims: Mutex::default(),
             waiting: Mutex::default(),
             reserve,
@@ -392,6 +397,24 @@ impl Cache {
         DestageReason::ALL.iter().map(|reason| self.counts.sum(2 * *reason as usize)).sum()
     }
 
+    /// What went past it, and by way of it, of so many bytes that clients wrote; without the time of members.
+    pub(crate) fn accounts(&self, written_bytes: u64) -> (Account, Account) {
+        let passed = self.counts.sum(PASSED_BYTES);
+        let put = written_bytes.saturating_sub(passed + self.counts.sum(WHOLE_BYTES));
+        let through = Account { ns: 0, bytes: passed, count: self.counts.sum(PASSED) };
+        (through, Account { ns: 0, bytes: put, count: self.destaged_blocks() })
+    }
+
+    /// A client writes so much past it, in a whole stripe.
+    pub(crate) fn count_whole(&self, len_bytes: usize) {
+        self.counts.add(WHOLE_BYTES, len_bytes as u64);
+    }
+
+    /// Blocks of a stripe.
+    pub(crate) fn stripe_blocks(&self) -> u64 {
+        (self.data_columns * self.stripe_rows) as u64
+    }
+
     /// Members take so many blocks in a second: what may be dirty follows from it.
     pub(crate) fn note_rate(&self, blocks_per_s: f64) {
         self.blocks_per_s.store(blocks_per_s as u64, Ordering::Relaxed);
@@ -432,6 +455,7 @@ impl Cache {
             read_misses: self.counts.sum(READ_MISSES),
             waits: self.counts.sum(WAITS),
             passed: self.counts.sum(PASSED),
+            weighed: self.weighed(),
             ..CacheReport::default()
         };
         for bucket in &self.buckets {

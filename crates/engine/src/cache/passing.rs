@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::{Bucket, Cache, Dropped, PASSED, filter::Filter, slot::Slot};
+use super::{Bucket, Cache, Dropped, PASSED, PASSED_BYTES, filter::Filter, slot::Slot};
 use crate::{
     compute::cells::{Column, Part, blocks_of},
+    destage::{Bound, Verdict, Weighed},
     mutants::{Mutant, lives},
     shape::{
         geometry::{StripeIndex, StripeSpan},
@@ -16,17 +17,24 @@ use crate::{
 };
 
 impl Cache {
-    /// Whether writes pass by, as far as they may.
+    /// Whether writes of a stripe pass by, as far as they may.
     #[inline]
-    pub(crate) fn passes(&self) -> bool {
-        self.passes.load(Ordering::Relaxed)
+    pub(crate) fn passes(&self, stripe: StripeIndex) -> bool {
+        Bound::of_bits(self.passing.load(Ordering::Relaxed)).holds(stripe)
     }
 
-    /// Lets writes pass by, or no more.
-    pub(crate) fn let_writes_pass(&self, passes: bool) {
-        if self.passes.swap(passes, Ordering::Relaxed) != passes {
+    /// Lets writes pass by as a policy says.
+    pub(crate) fn let_writes_pass(&self, verdict: &Verdict) {
+        let bits = verdict.bound.bits();
+        if self.passing.swap(bits, Ordering::Relaxed) != bits {
             self.tell_waiting();
         }
+        *self.weighed.lock() = verdict.weighed;
+    }
+
+    /// How the ways compare.
+    pub(crate) fn weighed(&self) -> Weighed {
+        *self.weighed.lock()
     }
 
     /// Whether a write of these bytes may pass by: none of their blocks is dirty, or members would get the older bytes
@@ -35,7 +43,9 @@ impl Cache {
     #[inline]
     pub(crate) fn let_pass(&self, span: &StripeSpan) -> bool {
         let may_pass = self.has_none_dirty(span);
-        self.counts.add(PASSED, u64::from(may_pass));
+        if may_pass {
+            self.counts.add_each([(PASSED, 1), (PASSED_BYTES, span.len as u64)]);
+        }
         may_pass
     }
 

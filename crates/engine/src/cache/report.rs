@@ -3,6 +3,7 @@
 use super::{Cache, CacheSettings};
 use crate::{
     compute::cells::{ALL_SECTORS, CellState},
+    destage::Weighed,
     shape::{geometry::StripeIndex, rows::BLOCK_BYTES},
 };
 
@@ -54,7 +55,7 @@ pub struct Destaged {
 }
 
 /// What a cache holds, and what it did.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct CacheReport {
     /// What was chosen.
     pub settings: CacheSettings,
@@ -86,6 +87,8 @@ pub struct CacheReport {
     pub waits: u64,
     /// Parts of stripes that writes sent past it to members, because it was full and that was faster.
     pub passed: u64,
+    /// How the way past it compares with the way by way of it.
+    pub weighed: Weighed,
 }
 
 impl Cache {

@@ -6,8 +6,8 @@ use stripewise_format::extension::{ArrayOptions, CacheOptions};
 use thiserror::Error;
 
 use crate::{
-    destage::{WHAT, WHEN, WhatPolicy, WhenPolicy, numbered},
-    shape::geometry::Geometry,
+    destage::{PAST, PastPolicy, WHAT, WHEN, WhatPolicy, WhenPolicy, numbered},
+    shape::geometry::{Geometry, Level},
 };
 
 /// Which cache an array has.
@@ -22,11 +22,14 @@ pub enum CacheKind {
     Stripe,
     /// By stripes, and short gaps between what is destaged are filled (MSC-CT).
     StripeCt,
+    /// As [`StripeCt`](Self::StripeCt), and writes go past it while that occupies members for a shorter time, as it
+    /// measures.
+    Auto,
 }
 
 impl CacheKind {
     /// All of them. Members keep the number of a kind, which is its place here.
-    pub const ALL: [Self; 4] = [Self::None, Self::Pbg, Self::Stripe, Self::StripeCt];
+    pub const ALL: [Self; 5] = [Self::None, Self::Pbg, Self::Stripe, Self::StripeCt, Self::Auto];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -35,7 +38,28 @@ impl CacheKind {
             Self::Pbg => "pbg",
             Self::Stripe => "stripe",
             Self::StripeCt => "stripe+ct",
+            Self::Auto => "auto",
         }
+    }
+
+    /// The cache of a new array of this level for which none was chosen: `auto` where a member was measured to rotate.
+    pub fn for_members(level: Level, rotates: bool) -> Self {
+        if rotates && level.has_parity() { Self::Auto } else { Self::None }
+    }
+
+    /// Whether short gaps between what is destaged are filled.
+    pub fn fills_gaps(self) -> bool {
+        matches!(self, Self::StripeCt | Self::Auto)
+    }
+
+    /// Which of its writes go past it.
+    pub(crate) fn past(self) -> &'static PastPolicy {
+        PAST[usize::from(self == Self::Auto)]
+    }
+
+    /// Whether it looks at how long members are occupied.
+    pub(crate) fn needs_costs(self) -> bool {
+        self == Self::Auto
     }
 }
 
@@ -419,7 +443,7 @@ mod tests {
     proptest! {
         #[test]
         fn members_keep_every_setting(
-            kind in 0..4_usize, size in prop::option::of(1..u64::MAX), policies in (0..2_usize, 0..3_usize),
+            kind in 0..5_usize, size in prop::option::of(1..u64::MAX), policies in (0..2_usize, 0..3_usize),
             marks in (1..100_u8, 1..100_u8), times in (any_time(), any_time(), any_time()), kept in (0..3_usize, 0..2_usize),
         ) {
             let (low_percent, high_percent) = (marks.0.min(marks.1), marks.0.max(marks.1) + 1);
@@ -445,7 +469,7 @@ mod tests {
             let (settings, problem) = CacheSettings::kept(&ArrayOptions { cache_policy: policy, cache, ..ArrayOptions::default() });
             prop_assert!(settings.low_percent < settings.high_percent && settings.high_percent <= 100);
             prop_assert!(problem.is_none() || settings.kind == CacheKind::None);
-            prop_assert_eq!(problem.is_some(), policy > 3 || when > 2 || what > 3 || choices.0 > 3 || choices.1 > 2
+            prop_assert_eq!(problem.is_some(), policy > 4 || when > 2 || what > 3 || choices.0 > 3 || choices.1 > 2
                 || { let (h, l) = (if marks.0 == 0 { 95 } else { marks.0 }, if marks.1 == 0 { 85 } else { marks.1 }); l >= h || h > 100 });
         }
     }

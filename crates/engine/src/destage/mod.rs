@@ -2,15 +2,17 @@
 //!
 //! A policy of either sort is one file here and one line in its list. `docs/design/caching.md` tells how to add one.
 
-mod passing;
+mod past;
 mod turns;
 
 use std::fmt;
 
 use stripewise_device::Timestamp;
 
+use self::passing::Passing;
+pub use self::past::{Weighed, Why};
 pub(crate) use self::{
-    passing::Passing,
+    past::{Account, Bound, Past, Seen, Spent, Verdict},
     turns::{Flushes, Turns},
 };
 use crate::shape::{geometry::StripeIndex, rows::RowSet};
@@ -98,29 +100,39 @@ pub type WhenPolicy = DestagePolicy<dyn When>;
 /// A policy of what.
 pub type WhatPolicy = DestagePolicy<dyn What>;
 
+/// A policy of which writes go past the cache.
+pub(crate) type PastPolicy = DestagePolicy<dyn Past>;
+
 /// Policies by their files.
 macro_rules! policies {
-    ($list:ident: $of:ty, $($file:ident,)+) => {
+    ($vis:vis $list:ident: $of:ty, $($file:ident,)+) => {
         $(mod $file;)+
 
         /// All policies of this sort, the default first.
-        pub static $list: &[&$of] = &[$(&$file::POLICY),+];
+        $vis static $list: &[&$of] = &[$(&$file::POLICY),+];
     };
 }
 
 // A new policy of when is a line here.
 policies! {
-    WHEN: WhenPolicy,
+    pub WHEN: WhenPolicy,
     lt,
     hlm,
 }
 
 // A new policy of what is a line here.
 policies! {
-    WHAT: WhatPolicy,
+    pub WHAT: WhatPolicy,
     gain,
     lrw,
     wow,
+}
+
+// A new policy of passing by is a line here. A kind of cache has one of them.
+policies! {
+    pub(crate) PAST: PastPolicy,
+    passing,
+    weighing,
 }
 
 /// The policy with a number that a member keeps: the first for 0; none for a number of a later version.

@@ -9,11 +9,19 @@ use std::time::Duration;
 
 use stripewise_device::Timestamp;
 
-use super::{Fill, Flushes, Turns};
+use super::{
+    Flushes, PastPolicy, Turns,
+    past::{Past, Seen, Verdict, Why},
+};
 use crate::members::stats::Served;
 
-/// A cache is no longer full when the dirty blocks are fewer than the low mark by one part in so many.
-const FULL_PARTS: u64 = 4;
+pub(super) static POLICY: PastPolicy = PastPolicy {
+    name: "served",
+    number: 1,
+    summary: "past a cache that is full or flushed all the time, if clients are served faster so",
+    make: || Box::new(Passing::default()),
+};
+
 /// Clients flush all the time if they flushed so often, each time within this time of the last, and with no more writes in
 /// between. A program that flushes a file and its folder once in a while does not.
 const FLUSHES_MIN: u64 = 8;
@@ -25,8 +33,6 @@ const FLUSHES_ENDED: Duration = Duration::from_secs(10);
 /// Looks whether the cache is full, and then which way is better.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    /// The policy of when has called for room, and since then the cache was never far below its low mark, where
-    /// destages that make room stop.
     is_full: bool,
     flushes: Flushing,
     turns: Turns,
@@ -39,17 +45,16 @@ impl Default for Passing {
     }
 }
 
-impl Passing {
-    /// Whether writes pass by from now on. `wants_room` says that the policy of when calls for destages.
-    pub(crate) fn next(&mut self, fill: Fill, wants_room: bool, written: Served, now: Timestamp) -> bool {
-        self.is_full = wants_room || self.is_full && fill.dirty > fill.low * (FULL_PARTS - 1) / FULL_PARTS;
-        let is_flushed = self.flushes.next(written, now);
+impl Past for Passing {
+    fn next(&mut self, seen: &Seen<'_>) -> Verdict {
+        self.is_full = seen.is_full(self.is_full);
+        let is_flushed = self.flushes.next(seen.written, seen.now);
         if !self.is_full && !is_flushed {
             self.turns.pause();
-            return false;
+            return Verdict::of_all(false, Why::Room);
         }
         let flushes = if is_flushed { Flushes::Within } else { Flushes::Seldom };
-        self.turns.next(written, flushes, now)
+        Verdict::of_all(self.turns.next(seen.written, flushes, seen.now), Why::Served)
     }
 }
 
@@ -82,14 +87,21 @@ impl Flushing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::destage::{Fill, past::Bound};
+
+    /// Whether writes pass by.
+    fn passes(passing: &mut Passing, (dirty, wants_room): (u64, bool), written: Served, now: Timestamp) -> bool {
+        let fill = Fill { dirty, low: 85, high: 95 };
+        let seen = Seen { fill, wants_room, stripe_blocks: 1, written, spent: &Default::default, now };
+        passing.next(&seen).bound == Bound::ALL
+    }
 
     #[test]
     fn nothing_passes_by_unless_room_is_called_for() {
         let mut passing = Passing::default();
         let served = Served::default();
         let next = |passing: &mut Passing, dirty, wants_room| {
-            let fill = Fill { dirty, low: 85, high: 95 };
-            passing.next(fill, wants_room, served, Timestamp::default())
+            passes(passing, (dirty, wants_room), served, Timestamp::default())
         };
         assert!(!next(&mut passing, 94, false));
         assert!(next(&mut passing, 86, true) && next(&mut passing, 64, false));
@@ -100,9 +112,8 @@ mod tests {
     fn writes_may_pass_by_while_clients_flush_all_the_time() {
         let mut passing = Passing::default();
         let mut next = |requests, flushes, ms: u64| {
-            let fill = Fill { dirty: 1, low: 85, high: 95 };
             let served = Served { requests, bytes: requests, flushes };
-            passing.next(fill, false, served, Timestamp(ms * 1_000_000))
+            passes(&mut passing, (1, false), served, Timestamp(ms * 1_000_000))
         };
         assert!(!next(1, 100, 1000), "those before it looked first");
         assert!(!next(2, 107, 1900) && next(3, 108, 2900), "each is soon after the last");

@@ -21,7 +21,7 @@ use stripewise_device::Timestamp;
 use super::Jobs;
 use crate::{
     cache::{Cache, CacheSettings, DestageReason},
-    destage::{Candidate, Chosen, Fill, Passing, What, WhatPolicy, When, WhenPolicy, place},
+    destage::{Bound, Candidate, Chosen, Fill, Past, Seen, Spent, What, WhatPolicy, When, WhenPolicy, place},
     error::ArrayError,
     life::Life,
 };
@@ -88,7 +88,9 @@ struct Destager {
     /// What is under way. It is dirty still, and is not chosen again.
     begun: BTreeSet<Place>,
     moments: Moments,
-    passing: Passing,
+    past: Box<dyn Past>,
+    /// Of what may be dirty, so much is left to writes that do not pass by.
+    share: f64,
     rate: Rate,
 }
 
@@ -99,7 +101,7 @@ type Place = (u64, Option<usize>);
 
 impl Destager {
     fn new(cache: &Cache) -> Self {
-        let CacheSettings { when, what, .. } = cache.settings();
+        let CacheSettings { kind, when, what, .. } = cache.settings();
         Self {
             policies: (when, what),
             when: (when.make)(),
@@ -108,7 +110,8 @@ impl Destager {
             queue: VecDeque::new(),
             begun: BTreeSet::new(),
             moments: Moments::default(),
-            passing: Passing::default(),
+            past: (kind.past().make)(),
+            share: 1.0,
             rate: Rate::default(),
         }
     }
@@ -168,9 +171,8 @@ impl Destager {
         }
         let is_wanted = std::mem::take(&mut self.is_wanted) || cache.take_want_of_room();
         let (fill, now) = (cache.fill(), jobs.life.env().now());
-        let called_for = if fill.dirty > 0 { self.when.in_flight(fill, IN_FLIGHT_MAX) } else { 0 };
-        let passes = self.passing.next(fill, called_for > 0, jobs.stripes.stats().written(), now);
-        cache.let_writes_pass(passes);
+        let called_for = self.called_for(fill);
+        let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0), now);
         if fill.dirty == 0 {
             return None;
         }
@@ -194,6 +196,36 @@ impl Destager {
             cache.next_victim()
         });
         victim.map(|next| (next, DestageReason::Mark))
+    }
+
+    /// How many stripes the policy of when wants under way.
+    fn called_for(&mut self, fill: Fill) -> usize {
+        let of = |mark: u64| (mark as f64 * self.share) as u64;
+        let fill = Fill { low: of(fill.low), high: of(fill.high), ..fill };
+        if fill.dirty > 0 { self.when.in_flight(fill, IN_FLIGHT_MAX) } else { 0 }
+    }
+
+    /// Has the policy say which writes go past the cache. Returns whether all of them do.
+    fn let_writes_pass(
+        &mut self,
+        jobs: &Jobs,
+        cache: &Cache,
+        (fill, wants_room): (Fill, bool),
+        now: Timestamp,
+    ) -> bool {
+        let written = jobs.stripes.stats().written();
+        let spent = || {
+            let (mut through, mut back) = cache.accounts(written.bytes);
+            let (spent, members) = jobs.stripes.spent();
+            [through.ns, back.ns] = spent;
+            Spent { through, back, members }
+        };
+        let stripe_blocks = cache.stripe_blocks();
+        let seen = Seen { fill, wants_room, stripe_blocks, written, spent: &spent, now };
+        let verdict = self.past.next(&seen);
+        cache.let_writes_pass(&verdict);
+        self.share = verdict.share;
+        verdict.bound == Bound::ALL
     }
 
     /// Has the policy choose what goes next to make room.

@@ -116,7 +116,7 @@ impl Jobs {
         let len = (range.end - range.start) as usize;
         if let Some(primary) = &topology.slots[slot.0].primary {
             return primary
-                .read_as(IoClass::Other, range.start, smallvec![IoBuf::with_len(len)])
+                .read_as(IoClass::Other, Cause::Job, range.start, smallvec![IoBuf::with_len(len)])
                 .await
                 .into_one()
                 .ok();
@@ -207,6 +207,7 @@ impl Jobs {
             let done = primary
                 .read_as(
                     IoClass::Other,
+                    Cause::Job,
                     topology.geometry.chunk_start(stripe),
                     smallvec![IoBuf::with_len(out.len())],
                 )

@@ -10,7 +10,7 @@ use stripewise_format::extension::MemberClass;
 use super::{Jobs, Tuning};
 use crate::{
     compute::recovery::Columns,
-    members::{meter::IoClass, topology::Topology},
+    members::{meter::IoClass, stats::Cause, topology::Topology},
     plan::Recipe,
     shape::{
         geometry::{Geometry, MemberIndex, StripeIndex},
@@ -130,7 +130,7 @@ impl Jobs {
                 let run = first..wanted.last().unwrap_or(first) + 1;
                 let range = topology.geometry.member_range(&run);
                 let into = smallvec![IoBuf::with_len((range.end - range.start) as usize)];
-                Some((run, primary.read_as(IoClass::Other, range.start, into)))
+                Some((run, primary.read_as(IoClass::Other, Cause::Job, range.start, into)))
             })
             .collect();
         let mut members = Vec::with_capacity(reads.len());
@@ -164,7 +164,7 @@ impl Jobs {
             for (row, block) in content.chunks_mut(BLOCK_BYTES).enumerate() {
                 let at = start + (row * BLOCK_BYTES) as u64;
                 let into = smallvec![IoBuf::with_len(block.len())];
-                match primary.read_as(IoClass::Other, at, into).await.into_one() {
+                match primary.read_as(IoClass::Other, Cause::Job, at, into).await.into_one() {
                     Ok(read) => block.copy_from_slice(&read),
                     Err(error) => unread.add(row, error),
                 }

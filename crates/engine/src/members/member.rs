@@ -122,11 +122,17 @@ impl Member {
 
     /// Reads at an offset of the member's data.
     pub(crate) fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
-        self.read_as(IoClass::Read, offset_bytes, into)
+        self.read_as(IoClass::Read, Cause::Reader, offset_bytes, into)
     }
 
-    /// As [`Member::read`], for I/O of a given class.
-    pub(crate) fn read_as(&self, class: IoClass, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+    /// As [`Member::read`], for I/O of a given class and cause.
+    pub(crate) fn read_as(
+        &self,
+        class: IoClass,
+        cause: Cause,
+        offset_bytes: u64,
+        into: ReadBufs,
+    ) -> IoFuture<ReadDone> {
         let _part = within(Part::Submit);
         let bytes = bufs_len(&into);
         let at = self.data_offset_bytes + offset_bytes;
@@ -139,12 +145,13 @@ impl Member {
             // The future is built in place and not moved.
             return self.device.read(at, into);
         }
-        self.meter.watch(class, bytes, self.device.read(at, into), |done: &ReadDone| done.result.is_ok())
+        self.meter
+            .watch((class, cause), bytes, self.device.read(at, into), |done: &ReadDone| done.result.is_ok())
     }
 
     /// Writes at an offset of the member's data, for a client.
     pub(crate) fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        self.write_as(IoClass::Write, Cause::Client, offset_bytes, from, flags)
+        self.write_as(IoClass::Write, Cause::Whole, offset_bytes, from, flags)
     }
 
     /// As [`Member::write`], for a given class and cause. If members are memory, a rewrite goes through the
@@ -165,8 +172,11 @@ impl Member {
             _ => Device::write_uncached,
         };
         let asked = ask(&*self.device, at, from, flags);
-        let asked =
-            if self.meter.is_on() { self.meter.watch(class, bytes, asked, Result::is_ok) } else { asked };
+        let asked = if self.meter.is_on() {
+            self.meter.watch((class, cause), bytes, asked, Result::is_ok)
+        } else {
+            asked
+        };
         self.make_good(at..at + bytes as u64, asked)
     }
 
@@ -194,7 +204,7 @@ impl Member {
     /// Counts zeroes that it has taken as written, unless it has unmapped them.
     pub(crate) fn count_zeroed(&self, len_bytes: u64, flags: ZeroFlags) {
         if !(self.unmaps && flags.may_unmap) {
-            self.stats.count_write(Cause::Client, len_bytes);
+            self.stats.count_write(Cause::Whole, len_bytes);
         }
     }
 }

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use stripewise_device::{EnvHandle, IoFuture, Timestamp, Waiting};
 use stripewise_format::extension::MemberClass;
 
+use super::stats::Cause;
 use crate::{
     plan::costs::{MemberCost, ServiceTime},
     shape::rows::BLOCK_BYTES,
@@ -68,6 +69,8 @@ pub(crate) struct Meter {
     queue_weight: AtomicU32,
     /// When the last request ended.
     last_end_ns: AtomicU64,
+    /// How long writes of parts of stripes, and destages, have occupied it.
+    spent_ns: [AtomicU64; 2],
     classes: [Class; 3],
 }
 
@@ -217,6 +220,7 @@ impl Meter {
             queue: AtomicU32::new(0),
             queue_weight: AtomicU32::new(0),
             last_end_ns: AtomicU64::new(0),
+            spent_ns: Default::default(),
             classes: Default::default(),
         };
         meter.set_class(class);
@@ -255,10 +259,15 @@ impl Meter {
         MemberCost { read: read.get(), write: write.get(), rewrite: rewrite.get(), queue: load(&self.queue) }
     }
 
+    /// How long writes of parts of stripes have occupied it so far, and how long destages have, in nanoseconds.
+    pub(crate) fn spent_ns(&self) -> [u64; 2] {
+        self.spent_ns.each_ref().map(|spent| spent.load(Relaxed))
+    }
+
     /// Watches a request that was just submitted.
     pub(crate) fn watch<T>(
         self: &Arc<Self>,
-        class: IoClass,
+        (class, cause): (IoClass, Cause),
         bytes: usize,
         io: IoFuture<T>,
         is_ok: fn(&T) -> bool,
@@ -276,20 +285,26 @@ impl Meter {
         let begun = env.now();
         let io = match io.try_ready() {
             Ok(value) => {
-                self.done(if is_ok(&value) { class } else { IoClass::Other }, bytes, begun);
+                self.done((if is_ok(&value) { class } else { IoClass::Other }, cause), bytes, begun);
                 return IoFuture::ready(value);
             }
             Err(io) => io,
         };
         self.under_way.fetch_add(1, Relaxed);
-        IoFuture::boxed(Watched { io, entry: Entry(self.clone()), class, bytes, begun, is_ok })
+        IoFuture::boxed(Watched { io, entry: Entry(self.clone()), class, cause, bytes, begun, is_ok })
     }
 
-    fn done(&self, class: IoClass, bytes: usize, begun: Timestamp) {
+    fn done(&self, (class, cause): (IoClass, Cause), bytes: usize, begun: Timestamp) {
         let Some(Clock(env)) = self.clock.get() else { return };
         let end = env.now().0;
         let before = self.last_end_ns.swap(end, Relaxed);
-        let ns = end.saturating_sub(before.max(begun.0)) as f32;
+        let occupied_ns = end.saturating_sub(before.max(begun.0));
+        match cause {
+            Cause::Part => self.spent_ns[0].fetch_add(occupied_ns, Relaxed),
+            Cause::Destage => self.spent_ns[1].fetch_add(occupied_ns, Relaxed),
+            Cause::Whole | Cause::Reader | Cause::Job => 0,
+        };
+        let ns = occupied_ns as f32;
         let blocks = (bytes / BLOCK_BYTES).max(1) as f32;
         let [read, write, rewrite] = &self.classes;
         match class {
@@ -322,6 +337,7 @@ struct Watched<T> {
     io: Waiting<T>,
     entry: Entry,
     class: IoClass,
+    cause: Cause,
     bytes: usize,
     begun: Timestamp,
     is_ok: fn(&T) -> bool,
@@ -333,7 +349,7 @@ impl<T> Future for Watched<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let output = std::task::ready!(Pin::new(&mut self.io).poll(cx));
         let class = if (self.is_ok)(&output) { self.class } else { IoClass::Other };
-        self.entry.0.done(class, self.bytes, self.begun);
+        self.entry.0.done((class, self.cause), self.bytes, self.begun);
         Poll::Ready(output)
     }
 }
@@ -357,7 +373,12 @@ mod tests {
                 let blocks = if round % 2 == 0 { 1 } else { 8 };
                 let took = fixed + Duration::from_micros(10) * blocks;
                 let requests = (0..at_a_time).map(|_| {
-                    meter.watch(IoClass::Read, blocks as usize * BLOCK_BYTES, env.sleep(took), |()| true)
+                    meter.watch(
+                        (IoClass::Read, Cause::Reader),
+                        blocks as usize * BLOCK_BYTES,
+                        env.sleep(took),
+                        |()| true,
+                    )
                 });
                 join_all(requests).await;
             }
@@ -424,7 +445,7 @@ mod tests {
         meter.switch(true, &env);
         world.run(async move {
             for _ in 0..rounds {
-                meter.watch(class, BLOCK_BYTES, env.sleep(took), |()| true).await;
+                meter.watch((class, Cause::Part), BLOCK_BYTES, env.sleep(took), |()| true).await;
             }
         });
     }
@@ -455,9 +476,9 @@ mod tests {
         let (world, meter) = (World::new(1), Meter::new(MemberClass::Ssd, MemberCost::SSD));
         ask(&world, &meter, IoClass::Other, 200, Duration::from_millis(50));
         let (env, watched) = (world.env(), meter.clone());
-        world.run(
-            async move { watched.watch(IoClass::Read, 4096, env.sleep(Duration::ZERO), |()| false).await },
-        );
+        world.run(async move {
+            watched.watch((IoClass::Read, Cause::Reader), 4096, env.sleep(Duration::ZERO), |()| false).await
+        });
         assert_eq!(MemberCost { queue: 0.0, ..meter.cost() }, MemberCost::SSD);
     }
 
@@ -467,7 +488,9 @@ mod tests {
         let env = world.env();
         let watched = meter.clone();
         world.run(async move {
-            watched.watch(IoClass::Read, 4096, env.sleep(Duration::from_secs(1)), |()| true).await
+            watched
+                .watch((IoClass::Read, Cause::Reader), 4096, env.sleep(Duration::from_secs(1)), |()| true)
+                .await
         });
         assert_eq!(meter.cost(), MemberCost::SSD);
     }

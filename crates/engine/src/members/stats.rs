@@ -88,10 +88,17 @@ pub(crate) struct Served {
     pub(crate) flushes: u64,
 }
 
-/// Why a member is written.
+/// Why a member is read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    Client,
+    /// A client's write of a part of a stripe, which waits for members.
+    Part,
+    /// A client's write or zeroing of whole stripes, or of what has no stripes.
+    Whole,
+    /// Cells of the cache are destaged.
+    Destage,
+    /// A client's read.
+    Reader,
     /// A background job, or the healing of a block that could not be read.
     Job,
 }

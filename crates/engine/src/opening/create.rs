@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     array::Array,
-    cache::{CacheError, CacheSettings},
+    cache::{CacheError, CacheKind, CacheSettings},
     error::ArrayError,
     intent::locking::{PRESETS, Preset},
     jobs::Tuning,
@@ -83,8 +83,8 @@ pub struct CreateOptions {
     pub parity: ParityPlace,
     /// The steps of background work while the array is open.
     pub tuning: Tuning,
-    /// The cache.
-    pub cache: CacheSettings,
+    /// The cache. If none is chosen, it is [`CacheKind::Auto`] where a member was measured to rotate, and otherwise none.
+    pub cache: Option<CacheSettings>,
     /// The machine's memory, of which a cache takes a part.
     pub memory_bytes: u64,
 }
@@ -144,7 +144,7 @@ impl CreateOptions {
             strides: StrideChoice::default(),
             parity: ParityPlace::default(),
             tuning: Tuning::PRODUCTION,
-            cache: CacheSettings::default(),
+            cache: None,
             memory_bytes: u64::MAX,
         }
     }
@@ -318,6 +318,17 @@ async fn traits_of(env: &EnvHandle, options: &CreateOptions, (touch, strides): (
     join_all(traits).await.into_iter().collect()
 }
 
+/// The cache that was chosen, or that these members should have. It has the usual size, and there is none where that
+/// cannot be.
+fn cache_of(options: &CreateOptions, geometry: &Geometry, traits: &AllTraits) -> CacheSettings {
+    let by_members = || {
+        let kind = CacheKind::for_members(geometry.level(), traits.values().any(Traits::is_known_to_rotate));
+        CacheSettings { kind, ..CacheSettings::default() }
+    };
+    let is_possible = |cache: &CacheSettings| cache.check(geometry, options.memory_bytes).is_ok();
+    options.cache.unwrap_or_else(|| Some(by_members()).filter(is_possible).unwrap_or_default())
+}
+
 /// Gives the last role, level 4's parity, to a member that is faster than the one that has it.
 fn place_parity(members: &mut Vec<Option<Arc<dyn Device>>>, traits: &AllTraits) {
     // Flash first. Then the member that takes the least time for its part of a small write: a read and a
@@ -380,7 +391,9 @@ fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
     if let Some(Policy { name: policy, number, .. }) = options.policy.filter(|policy| !policy.can_be_kept()) {
         return Err(CreateError::PolicyNumber { policy, number: *number });
     }
-    options.cache.check(&geometry, options.memory_bytes)?;
+    if let Some(cache) = &options.cache {
+        cache.check(&geometry, options.memory_bytes)?;
+    }
     regions(options, &geometry)?;
     if geometry.level() == Level::Raid0 && !options.spares.is_empty() {
         return Err(CreateError::SparesWithoutRedundancy);
@@ -519,7 +532,7 @@ fn new_ledger(
     let mut ledger = Ledger { entries, events: 0, clean: in_sync, common };
     let classes = options.members.iter().flatten().map(|device| traits[&device.info().name].class);
     ledger.set_preset(options.preset);
-    ledger.set_cache(&options.cache);
+    ledger.set_cache(&cache_of(options, geometry, traits));
     ledger.set_policy(options.policy.unwrap_or_else(|| policy_for(classes)));
     Ok(ledger)
 }

@@ -9,7 +9,7 @@ use crate::{
     cache::Cache,
     error::ArrayError,
     life::detached::Detached,
-    members::{meter::IoClass, topology::Topology},
+    members::{meter::IoClass, stats::Cause, topology::Topology},
     mutants::{Mutant, lives},
     shape::{
         geometry::{Geometry, StripeIndex},
@@ -64,7 +64,7 @@ impl Stripes {
         let at = topology.geometry.chunk_start(stripe) + (row * BLOCK_BYTES) as u64;
         let reads = frames.into_iter().enumerate().map(|(column, frames)| {
             let member = topology.reader(stripe, column)?;
-            Some(member.read_as(IoClass::Other, at, frames))
+            Some(member.read_as(IoClass::Other, Cause::Reader, at, frames))
         });
         let reads: Vec<_> = reads.collect::<Option<_>>()?;
         let mut columns = Vec::new();

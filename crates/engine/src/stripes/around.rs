@@ -8,7 +8,7 @@ use stripewise_device::{IoBuf, ReadDone};
 use super::{Stripes, piece::Piece, wait::Requested};
 use crate::{
     compute::recovery::{self, Columns},
-    members::meter::IoClass,
+    members::{meter::IoClass, stats::Cause},
     plan::{
         Recipe,
         recipe::{Cells, Source},
@@ -72,7 +72,7 @@ impl Stripes {
             asked.push(Asked { piece, column, bytes });
             (start, buf)
         };
-        self.ask_reads(&topology, stripe, (&recipe, IoClass::Other), part, &mut reads);
+        self.ask_reads(&topology, stripe, (&recipe, IoClass::Other, Cause::Reader), part, &mut reads);
         let (found, is_whole) = take(asked, reads).await;
         let mut left: Pieces = left.into_iter().filter_map(|(index, buf)| Some((index, buf?))).collect();
         if is_whole {

@@ -36,7 +36,7 @@ impl Stripes {
         &self,
         topology: &Topology,
         stripe: StripeIndex,
-        (recipe, class): (&Recipe, IoClass),
+        (recipe, class, cause): (&Recipe, IoClass, Cause),
         mut part: impl FnMut(&Cells) -> (usize, IoBuf),
         requested: &mut Requested<ReadDone>,
     ) {
@@ -45,7 +45,7 @@ impl Stripes {
             let member = topology.reader(stripe, cells.column.into());
             let member = member.expect("recipes read columns that are there");
             let (at, buf) = part(cells);
-            requested.push(member.read_as(class, start + at as u64, smallvec![buf]));
+            requested.push(member.read_as(class, cause, start + at as u64, smallvec![buf]));
         }
     }
 
@@ -59,13 +59,14 @@ impl Stripes {
         requested: &mut Requested<Result<(), IoError>>,
         guards: &Guards<'_>,
     ) {
+        let cause = write.cause(guards);
         let StripeWrite { stripe, content, flags, .. } = write;
         let Guards { rows, region, .. } = guards;
         assert!(
             region.as_ref().is_none_or(IntentGuard::is_durable),
             "a region is marked before it is written"
         );
-        let how = How { topology, stripe, recipe, flags, cause: Cause::Client };
+        let how = How { topology, stripe, recipe, flags, cause };
         how.assert_is_held(rows);
         self.stats.count_recipe(recipe);
         if let (Content::Cells(_, held), Some(ending)) = (&content, &guards.ending)
@@ -155,7 +156,7 @@ impl How<'_> {
             return IoFuture::ready(Ok(()));
         }
         let flags = if lives(Mutant::AcknowledgeBeforeFua) { WriteFlags::default() } else { self.flags };
-        if self.cause == Cause::Client {
+        if self.cause != Cause::Job {
             member.stats.count_recipe(self.recipe, write);
         }
         member.write_as(class, self.cause, offset_bytes, bufs, flags)

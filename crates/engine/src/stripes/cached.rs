@@ -67,13 +67,14 @@ impl Stripes {
         }
         let (span, _) = write.client_part();
         if span.len as u64 == geometry.stripe_bytes() {
+            cache.count_whole(span.len);
             write.ending = Some(cache.begin_pass(write.stripe));
             return self.start_stripe(request, geometry, write, true);
         }
         if write.flags.fua {
             return Progress::Waits(Rest::Cached(write));
         }
-        if cache.passes() {
+        if cache.passes(write.stripe) {
             return self.start_past(cache, request, geometry, write);
         }
         self.start_put(cache, write)
@@ -150,7 +151,7 @@ impl Stripes {
             if self.members.look(|topology| topology.failed) {
                 return Err(ArrayError::Failed);
             }
-            if cache.passes() {
+            if cache.passes(write.stripe) {
                 match self.write_past(&cache, write).await {
                     Ok(written) => return written,
                     Err(stays) => write = stays,

@@ -42,6 +42,7 @@ impl Stripes {
         (rows, region): (RowGuard<'_>, Option<IntentGuard<'_>>),
     ) -> Progress {
         let guards = Guards { ending: write.ending.take(), rows, region };
+        let cause = write.cause(&guards);
         let topology = self.members.get(request);
         if topology.failed {
             return Progress::Done(Err(ArrayError::Failed));
@@ -52,7 +53,7 @@ impl Stripes {
             return waits(guards, Begun::Plan(write));
         }
         let mut reads = Requested::new();
-        self.ask_reads(&topology, stripe, (&recipe, IoClass::Read), whole_rows, &mut reads);
+        self.ask_reads(&topology, stripe, (&recipe, IoClass::Read, cause), whole_rows, &mut reads);
         if !are_ready(&reads, |done| done.result.is_ok()) {
             let work = Work::new(write, topology.to_arc(), recipe, reads);
             return waits(guards, Begun::Work(Box::new(work)));
@@ -170,7 +171,8 @@ impl Stripes {
                 Err(_) => return healed.unwrap_or(Ok(())).and(Err(self.lost(stripe))),
             }
             let mut reads = Requested::new();
-            self.ask_reads(&topology, stripe, (&recipe, IoClass::Read), whole_rows, &mut reads);
+            let asked = (&recipe, IoClass::Read, write.cause(guards));
+            self.ask_reads(&topology, stripe, asked, whole_rows, &mut reads);
             let mut work = Work::new(write, topology, recipe, reads);
             let (again, lost) = match self.run(guards, &mut work).await {
                 Ok(result) => return result,

@@ -17,7 +17,7 @@ use crate::{
     cache::{Cache, Hit},
     error::{ArrayError, is_member_gone},
     life::{detached::Detached, step::step},
-    members::{member::Member, meter::IoClass, topology::Topology},
+    members::{member::Member, meter::IoClass, stats::Cause, topology::Topology},
 };
 
 /// One read of one member: pieces that lie side by side there.
@@ -212,7 +212,12 @@ impl Stripes {
         let started: Vec<(MemberRead<'_>, IoFuture<ReadDone>)> = reads
             .into_iter()
             .map(|mut read| {
-                let io = read.member.read_as(IoClass::Other, read.start, std::mem::take(&mut read.bufs));
+                let io = read.member.read_as(
+                    IoClass::Other,
+                    Cause::Reader,
+                    read.start,
+                    std::mem::take(&mut read.bufs),
+                );
                 (read, io)
             })
             .collect();

@@ -18,6 +18,7 @@ use crate::{
     members::{
         member::Member,
         meter::IoClass,
+        stats::Cause,
         topology::{Place, Topology},
     },
     mutants::{Mutant, lives},
@@ -292,7 +293,7 @@ impl Stripes {
         let rows = Span::touching(bytes);
         let from = recover::recover(&topology.geometry, *column, rows, is_readable, &mut recipe)?;
         let part = |_: &Cells| (bytes.start, IoBuf::with_len(bytes.len()));
-        self.ask_reads(topology, *stripe, (&recipe, IoClass::Other), part, reads);
+        self.ask_reads(topology, *stripe, (&recipe, IoClass::Other, Cause::Job), part, reads);
         Some(Sources { recipe, from })
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::{Stripes, trace::Decision};
 use crate::{
-    cache::DestageCost,
+    cache::{Cache, DestageCost},
     compute::{CachedCells, Content},
     members::topology::Topology,
     mutants::{Mutant, lives},
@@ -86,9 +86,22 @@ impl Stripes {
         self.selection.load().policy()
     }
 
-    /// Whether the policy looks at what members' I/O costs.
+    /// Whether the policy, or the cache, looks at what members' I/O costs.
     pub(crate) fn needs_costs(&self) -> bool {
-        self.selection.load().needs_costs()
+        let of_cache =
+            |cache: &Option<Arc<Cache>>| cache.iter().any(|cache| cache.settings().kind.needs_costs());
+        self.selection.load().needs_costs() || self.cache.look(of_cache)
+    }
+
+    /// How long writes of parts of stripes, and destages, have occupied the members so far, in nanoseconds; and how many
+    /// members there are.
+    pub(crate) fn spent(&self) -> ([u64; 2], u64) {
+        self.members.look(|topology| {
+            topology.members().fold(([0; 2], 0), |([through, back], count), member| {
+                let [of_parts, of_destages] = member.meter.spent_ns();
+                ([through + of_parts, back + of_destages], count + 1)
+            })
+        })
     }
 
     /// Makes the recipe of a stripe's write in the empty `recipe`: recipes are large. Columns in `unreadable`

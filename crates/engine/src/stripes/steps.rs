@@ -16,7 +16,7 @@ use crate::{
     intent::{IntentGuard, KeptIntent},
     life::detached::Detached,
     locks::{KeptRows, Place},
-    members::topology::Topology,
+    members::{stats::Cause, topology::Topology},
     plan::Recipe,
     shape::geometry::{StripeIndex, StripeSpan},
 };
@@ -38,6 +38,17 @@ impl StripeWrite {
     #[inline]
     pub(super) fn of(span: StripeSpan, data: Data, flags: WriteFlags) -> Self {
         Self { stripe: span.stripe, content: Content::Span(span, data), flags, ending: None }
+    }
+
+    /// Why members work for it.
+    #[inline]
+    pub(super) fn cause(&self, guards: &Guards<'_>) -> Cause {
+        match (&self.content, &guards.ending) {
+            (Content::Cells(..), _) => Cause::Destage,
+            // The cache must be told of whole stripes only.
+            (Content::Span(..), Some(_)) => Cause::Whole,
+            (Content::Span(..), None) => Cause::Part,
+        }
     }
 
     /// Where a client's part lies, and its bytes.

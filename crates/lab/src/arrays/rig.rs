@@ -3,7 +3,9 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use stripewise_device::Device;
-use stripewise_engine::{Array, CreateOptions, ParityPlace, StrideChoice, plan::selection::Policy};
+use stripewise_engine::{
+    Array, CacheSettings, CreateOptions, ParityPlace, StrideChoice, plan::selection::Policy,
+};
 use stripewise_sim::{World, model::ModelledDisk};
 
 use super::{
@@ -72,6 +74,7 @@ impl Rig {
         }
         world.run_for(age);
         let mut options = CreateOptions::new(format!("lab:{}", shape.id), shape.level, devices);
+        options.cache = Some(CacheSettings::default());
         options.assume_clean = true;
         options.measure = true;
         options.parity = ParityPlace::Last;

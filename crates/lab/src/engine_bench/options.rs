@@ -189,5 +189,6 @@ pub fn cache_name(kind: CacheKind) -> &'static str {
         CacheKind::Pbg => "pbg",
         CacheKind::Stripe => "stripe",
         CacheKind::StripeCt => "stripe-ct",
+        CacheKind::Auto => "auto",
     }
 }

@@ -49,8 +49,12 @@ pub(super) const CT: Cache =
 pub(super) const OURS: Cache =
     Cache { name: "stripe+ct, ours", kind: CacheKind::StripeCt, way: CacheWay::Ours, through: false };
 
+/// The default where disks rotate.
+pub(super) const AUTO: Cache =
+    Cache { name: "auto, ours", kind: CacheKind::Auto, way: CacheWay::Ours, through: false };
+
 /// All of them.
-pub(super) const CACHES: [Cache; 6] = [NONE, PBGC, PBGC_BACK, SC, CT, OURS];
+pub(super) const CACHES: [Cache; 7] = [NONE, PBGC, PBGC_BACK, SC, CT, OURS, AUTO];
 
 /// One of two amounts: all of it, or a part in a quick run.
 pub(super) fn part(effort: Effort, amount: u64) -> u64 {

@@ -233,6 +233,7 @@ impl fmt::Display for Shape {
             CacheKind::None => "",
             CacheKind::Stripe => ".sc",
             CacheKind::StripeCt => ".ct",
+            CacheKind::Auto => ".auto",
             CacheKind::Pbg => ".pbg",
         };
         write!(f, "{}x{}{cache}", self.level.number(), self.members)

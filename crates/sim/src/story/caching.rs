@@ -32,11 +32,11 @@ const FLUSH_SLOWNESS: u32 = 20;
 /// Sectors of a block.
 pub(super) const BLOCK_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
 
-/// Any settings of a cache for an array of this shape; one in four is of none. Mostly it has room for a few stripes.
+/// Any settings of a cache for an array of this shape; one in five is of none. Mostly it has room for a few stripes.
 pub(crate) fn draw_settings(shape: &Shape, rng: &mut Rng) -> CacheSettings {
     let stripe_bytes = u64::from(shape.chunk_bytes) * shape.data_columns() as u64;
     let min_bytes = 2 * stripe_bytes * 5 / 4 + 16384;
-    let kind = [CacheKind::Stripe, CacheKind::StripeCt, CacheKind::Pbg, CacheKind::None][rng.usize(..4)];
+    let kind = CacheKind::ALL[rng.usize(..CacheKind::ALL.len())];
     let stripes = [2, 2, 3, 5, 16, 200][rng.usize(..6)];
     let size_bytes = (stripes * stripe_bytes * 5 / 4 + 16384).min(32 << 20).max(min_bytes);
     let mut time =
@@ -91,7 +91,7 @@ impl Story {
 
     /// Mostly, an operator of a cache that fills gaps says which, before clients work.
     pub(super) fn limit_strides(&mut self) {
-        let fills_gaps = |array: &Array| array.cache_settings().kind == CacheKind::StripeCt;
+        let fills_gaps = |array: &Array| array.cache_settings().kind.fills_gaps();
         if !self.array.as_ref().is_some_and(fills_gaps) || self.cache_rng.u8(..LIMITS_ONE_LESS_IN) == 0 {
             return;
         }

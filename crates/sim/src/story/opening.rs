@@ -89,7 +89,7 @@ impl Story {
         options.assume_clean = assume_clean;
         options.region_bytes = (self.shape.level != Level::Raid0).then_some(self.shape.region_bytes);
         options.preset = preset;
-        options.cache = self.any_cache();
+        options.cache = Some(self.any_cache());
         // Now and then left to the preset, if that has the same map.
         let left = preset.map == self.shape.map && self.side_rng.bool();
         options.map = (!left).then_some(self.shape.map);

@@ -105,7 +105,7 @@ impl<'a> Stress<'a> {
         options.tuning = shape.tuning;
         options.preset = &PRESETS[rng.usize(..PRESETS.len())];
         if round.seed.is_multiple_of(2) && shape.level.has_parity() {
-            options.cache = any_cache(&shape, &mut rng);
+            options.cache = Some(any_cache(&shape, &mut rng));
         }
         options.policy = shape.level.has_parity().then(|| POLICIES[rng.usize(..POLICIES.len())]);
         let created = within(runtime, async move { Array::create(env, options).await }, "creating")?;
