@@ -17,6 +17,7 @@ use stripewise_wire::{ANSWER_TIMEOUT, ArrayStatus, Notes, Reply, Request, protoc
 
 use crate::{
     daemon, errors,
+    interrupt::Interrupt,
     printable::{printable, printable_list},
     progress::show_emptying,
     rundir::{check_run_dir, socket_path},
@@ -246,12 +247,18 @@ fn ask_to_stop(
     mut connection: Connection,
     force: bool,
 ) -> anyhow::Result<(Option<String>, Notes)> {
+    let interrupt = Interrupt::watch()?;
     let mut bar = None;
     loop {
         match connection.ask(&Request::Stop { force, steps: true })? {
             Reply::Stopped { unclean, notes } => {
                 bar.iter().for_each(ProgressBar::finish_and_clear);
                 return Ok((unclean, notes));
+            }
+            Reply::Emptying { .. } if interrupt.is_asked() => {
+                bail!(
+                    "{name}: no longer waited for; what is cached is written all the same, and then it stops"
+                )
             }
             Reply::Emptying { left_bytes } => show_emptying(&mut bar, left_bytes),
             other => bail!("{name}: unexpected answer {other:?}"),

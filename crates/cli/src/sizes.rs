@@ -26,7 +26,9 @@ pub(crate) fn parse_speed(text: &str) -> Result<u64, String> {
     let has_unit = text.ends_with(|c: char| !c.is_ascii_digit());
     match parse_size(text)? {
         speed if speed == 0 || has_unit => Ok(speed),
-        _ => Err(format!("'{text}' says no unit: md would take it for {text}K; write it so, or as 50M")),
+        _ => Err(format!(
+            "'{text}' says no unit: md would take it for {text}K; write it so, or as 50M, or 0 for no limit"
+        )),
     }
 }
 

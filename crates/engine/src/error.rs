@@ -26,8 +26,8 @@ pub enum ArrayError {
     },
     /// More members are lost than the level tolerates.
     #[error(
-        "the array has lost more members than its level tolerates; nothing more is written. Stop it, bring members \
-         back and assemble again"
+        "the array has lost more members than its level tolerates; nothing more is written. Bring members back, stop it, \
+         and assemble it again"
     )]
     Failed,
     /// These bytes cannot be read or reconstructed.
@@ -79,8 +79,8 @@ pub enum ArrayError {
     Cache(#[from] CacheError),
     /// The array cannot be stopped without losing writes that are in its cache only.
     #[error(
-        "{bytes} bytes of acknowledged writes are in the cache only, and members do not take them ({why}); they can be \
-         read until the array is stopped by force, and are lost then"
+        "{bytes} bytes of acknowledged writes are in the cache only, and members do not take them: {why}. So the array \
+         stays open, and they can be read and copied off; a stop by force loses them"
     )]
     Unwritten {
         /// How much, in whole blocks.

@@ -58,5 +58,5 @@ pub use opening::{
     preview::{Preview, preview},
 };
 pub use shape::{geometry, regions::RegionShape, rows};
-pub use stripes::trace::{Decision, TraceFilter, Traced};
+pub use stripes::trace::{Decision, StripeWay, TraceFilter, Traced};
 pub use stripewise_format::extension::MapKind;

@@ -46,7 +46,7 @@ pub use stripewise_engine::{
     Decision, DestageReason, Destaged, Examination, ExamineError, Excluded, JobKind, JobOutcome, JobReport,
     MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace, Preview, ReadCache,
     ServiceTimes, SpeedLimits, Stats, StatsReport, StrideChoice, StrideLimit, StrideLimits, StrideRecords,
-    StripeReport, TraceFilter, Traced, advice, assemble, endurance, examine, geometry, measure,
+    StripeReport, StripeWay, TraceFilter, Traced, advice, assemble, endurance, examine, geometry, measure,
     measure_strides, preview,
 };
 pub use stripewise_export as export;

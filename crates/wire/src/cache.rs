@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CacheChange {
-    /// `none`, `pbg`, `stripe` or `stripe+ct`.
+    /// `none`, `pbg`, `stripe`, `stripe+ct` or `auto`.
     pub kind: Option<String>,
     /// Memory that it may take.
     pub size_bytes: Option<u64>,
@@ -36,11 +36,27 @@ pub struct CacheChange {
     pub s_max_write: Option<u16>,
 }
 
+/// Which way writes go, past the cache or by way of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WayStatus {
+    /// They go past it.
+    pub is_past: bool,
+    /// Why.
+    pub why: String,
+    /// How long members are occupied by a byte that goes past the cache, as measured, in nanoseconds.
+    pub past_ns_per_byte: Option<f64>,
+    /// The same by way of it.
+    pub cached_ns_per_byte: Option<f64>,
+    /// The share of stripes that goes the other way, to compare.
+    pub sample: f64,
+}
+
 /// A cache at one moment. Counts are since the cache was made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CacheStatus {
-    /// `none`, `pbg`, `stripe` or `stripe+ct`.
+    /// `none`, `pbg`, `stripe`, `stripe+ct` or `auto`.
     pub kind: String,
     /// Memory that it may take.
     pub size_bytes: u64,
@@ -72,6 +88,8 @@ pub struct CacheStatus {
     pub waits: u64,
     /// Parts of stripes that writes sent past it to members, since it was full and that was faster.
     pub passed: u64,
+    /// Which way writes of parts of stripes go now; none without a cache.
+    pub way: Option<WayStatus>,
     /// Policy of when room is made.
     pub when: String,
     /// Policy of what is destaged first.

@@ -41,6 +41,9 @@ pub struct DecisionStatus {
     pub offset_bytes: u64,
     /// How much.
     pub len_bytes: u64,
+    /// Which way it came, by the cache or past it, and why; none without a cache.
+    #[serde(default)]
+    pub way: Option<String>,
     /// The policy that decided.
     pub policy: String,
     /// How its rows are written.

@@ -34,7 +34,7 @@ mod reply;
 mod request;
 
 pub use array::{ArrayStatus, BitmapStatus};
-pub use cache::{CacheChange, CacheStatus, DestagedStatus};
+pub use cache::{CacheChange, CacheStatus, DestagedStatus, WayStatus};
 pub use choices::{AttachChoice, ClassChoice, DiscardChoice, Pattern, ScrubAction, TraceCycle, UnknownWord};
 pub use client::{ANSWER_TIMEOUT, AskError, Connection, ask, socket_in};
 pub use decision::{BandStatus, DecisionStatus, TraceChoice, TracedStatus};

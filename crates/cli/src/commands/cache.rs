@@ -71,8 +71,8 @@ pub(crate) struct CacheArgs {
     /// The same between writes.
     #[arg(long, value_name = "BLOCKS", value_parser = parse_s_max)]
     s_max_write: Option<u16>,
-    /// Measure on all members which gaps `stripe+ct` should fill, while clients work; about 15 s. `detail` shows what was
-    /// found.
+    /// Measure on all members which gaps `stripe+ct` and `auto` should fill, while clients work; about 15 s. Some hundred
+    /// MiB of each member are read, and written as they were. `detail` shows what was found.
     #[arg(long)]
     measure: bool,
 }
@@ -152,7 +152,7 @@ pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {
     let name = &args.name;
     if args.measure {
         done_when_measured(name)?;
-        tell(name, json, "strides are measured");
+        tell(name, json, "the strides of its members were measured");
     }
     if change != CacheChange::default() {
         done_when_emptied(

@@ -143,8 +143,9 @@ impl Follow<'_> {
 
 fn line(decision: &DecisionStatus, from_ns: u64) -> String {
     let bands: Vec<_> = decision.bands.iter().map(|band| band_text(band, &decision.policy)).collect();
+    let way = decision.way.as_ref().map_or(String::new(), |way| format!(" [{way}]"));
     format!(
-        "{:>12.6}  stripe {:<8} {:>9} at {:<10}  {}",
+        "{:>12.6}  stripe {:<8} {:>9} at {:<10}  {}{way}",
         decision.at_ns.saturating_sub(from_ns) as f64 / 1e9,
         decision.stripe,
         format_size(decision.len_bytes),

@@ -22,6 +22,7 @@ use rustix::{
 use stripewise::export::seldom::Seldom;
 
 use super::{session::Session, state::DaemonState};
+use crate::errors;
 use stripewise_wire::{Reply, Request, WireError};
 
 /// A request is one short line.
@@ -34,6 +35,8 @@ const BACKLOG: i32 = 128;
 /// failure in a row.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How often a thread looks whether a stop's command still asks.
+const STOP_LOOKED_AT: Duration = Duration::from_secs(1);
 /// How long a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may stay silent while a trace or a load runs for it: a client that hangs must not hold
@@ -142,6 +145,32 @@ fn serve_one(state: &Arc<DaemonState>, stream: &UnixStream) -> anyhow::Result<()
     served
 }
 
+/// Sees to it that a stop comes to its end if its command goes meanwhile.
+fn watch_stop(state: &Arc<DaemonState>) -> anyhow::Result<()> {
+    if !state.is_stopping() || state.stop_is_watched.swap(true, Ordering::AcqRel) {
+        return Ok(());
+    }
+    let state = state.clone();
+    let watch = move || {
+        let mut is_told = false;
+        loop {
+            thread::sleep(STOP_LOOKED_AT);
+            match state.end_forsaken_stop() {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) if is_told => tracing::debug!("{}", errors::line(&error)),
+                Err(error) => {
+                    tracing::error!("{}", errors::line(&error));
+                    is_told = true;
+                }
+            }
+        }
+        state.stop_is_watched.store(false, Ordering::Release);
+    };
+    thread::Builder::new().name("stripewise-stop".into()).spawn(watch)?;
+    Ok(())
+}
+
 /// Answers one request, and further ones while a trace or a load runs.
 fn converse(state: &Arc<DaemonState>, stream: &UnixStream, session: &mut Session) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
@@ -160,6 +189,9 @@ fn converse(state: &Arc<DaemonState>, stream: &UnixStream, session: &mut Session
             Ok(request) => state.answer(request, session),
             Err(error) => Reply::Error(not_understood(&error)),
         };
+        if matches!(reply, Reply::Emptying { .. }) {
+            watch_stop(state)?;
+        }
         answer(stream, &reply)?;
         if session.is_idle() {
             return Ok(());

@@ -227,7 +227,7 @@ impl Held {
     }
 
     fn check_open(&self) -> anyhow::Result<()> {
-        ensure!(!self.closed, "the array is being stopped");
+        ensure!(!self.closed, "the array is being stopped; `stripewise stop` waits for that");
         Ok(())
     }
 

@@ -64,7 +64,7 @@ impl DaemonState {
             metadata_written_bytes: report.members.iter().map(|member| member.stats.metadata_bytes).sum(),
             write_amplification: write_amplification(&report, &counted),
             advice: advice_on(&report),
-            warnings: unknown_policy(&self.name, &report).into_iter().chain(cache_problem(&report)).collect(),
+            warnings: self.warnings(&report),
             pid: std::process::id(),
         })
     }
@@ -79,6 +79,19 @@ impl DaemonState {
             missing: report.missing.iter().map(|role| role.0).collect(),
         });
         Ok(stripes.collect())
+    }
+}
+
+impl DaemonState {
+    /// What someone should know.
+    fn warnings(&self, report: &ArrayReport) -> Vec<String> {
+        let stopping = self.is_stopping().then(|| {
+            format!(
+                "it is being stopped: what is cached is written, and then it ends; `stripewise stop {}` waits for that",
+                self.name
+            )
+        });
+        unknown_policy(&self.name, report).into_iter().chain(cache_problem(report)).chain(stopping).collect()
     }
 }
 

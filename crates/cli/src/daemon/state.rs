@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -44,6 +44,8 @@ const FORCED_STOP_WAIT: Duration = Duration::from_secs(10);
 /// member may take nothing of it meanwhile.
 const EMPTYING_STEP: Duration = Duration::from_millis(300);
 const EMPTYING_STILL_MAX: Duration = Duration::from_secs(60);
+/// A command that has not asked for so long no longer waits for the stop.
+const STOP_FORSAKEN: Duration = Duration::from_secs(2);
 
 /// The error for an array that does not answer.
 const HANGS: &str =
@@ -71,6 +73,8 @@ pub(crate) struct DaemonState {
     emptied: Mutex<Option<Emptied>>,
     /// How far stopping has come. Locked while the array is being stopped.
     stopping: Mutex<Stopping>,
+    /// A thread looks whether a stop is [forsaken](DaemonState::end_forsaken_stop).
+    pub(super) stop_is_watched: AtomicBool,
 }
 
 /// How far stopping has come.
@@ -83,6 +87,8 @@ enum Stopping {
         ends: Started<Result<(), ArrayError>>,
         notes: Notes,
         emptying: Emptying,
+        /// When a command asked last.
+        asked: Instant,
     },
     Stopped(Stopped),
 }
@@ -173,6 +179,7 @@ impl DaemonState {
             measuring: Measuring::default(),
             emptied: Mutex::default(),
             stopping: Mutex::default(),
+            stop_is_watched: AtomicBool::default(),
         })
     }
 
@@ -190,11 +197,43 @@ impl DaemonState {
             let ends = self.host.runtime().begin(async move {
                 if users == Users::Force { array.stop_by_force().await } else { array.stop().await }
             });
-            *stopping = Stopping::Told { ends, notes, emptying: Emptying::default() };
+            let (emptying, asked) = (Emptying::default(), Instant::now());
+            *stopping = Stopping::Told { ends, notes, emptying, asked };
         }
-        let (ends, notes, emptying) = match &mut *stopping {
+        if let Stopping::Told { asked, .. } = &mut *stopping {
+            *asked = Instant::now();
+        }
+        self.go_on_stopping(&mut stopping, users, deadline, in_steps)
+    }
+
+    /// Ends a stop whose command asks no more. Returns whether there is nothing left to end.
+    pub(super) fn end_forsaken_stop(&self) -> anyhow::Result<bool> {
+        let Some(mut stopping) = self.stopping.try_lock() else { return Ok(false) };
+        match &*stopping {
+            Stopping::Told { asked, .. } if asked.elapsed() < STOP_FORSAKEN => Ok(false),
+            Stopping::Told { .. } => {
+                let step = self.go_on_stopping(&mut stopping, Users::Refuse, Deadline::of_command(), true)?;
+                Ok(matches!(step, StopStep::Stopped(_)))
+            }
+            Stopping::No | Stopping::Stopped(_) => Ok(true),
+        }
+    }
+
+    /// Whether it is being stopped.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.try_lock().is_none_or(|stopping| !matches!(*stopping, Stopping::No))
+    }
+
+    fn go_on_stopping(
+        &self,
+        stopping: &mut Stopping,
+        users: Users,
+        deadline: Deadline,
+        in_steps: bool,
+    ) -> anyhow::Result<StopStep> {
+        let (ends, notes, emptying) = match stopping {
             Stopping::Stopped(stopped) => return Ok(StopStep::Stopped(stopped.clone())),
-            Stopping::Told { ends, notes, emptying } => (ends, notes.clone(), emptying),
+            Stopping::Told { ends, notes, emptying, .. } => (ends, notes.clone(), emptying),
             Stopping::No => bail!("it could not be told to stop"),
         };
         let unclean = loop {

@@ -21,6 +21,7 @@ use stripewise_wire::{ArrayStatus, ClassChoice, MemberStatus, Reply, Request, St
 use super::args::{ExplainArgs, Shape};
 use crate::{
     client,
+    output::way_text,
     policies::check_selects,
     reports::{member_class, member_cost, member_strides},
 };
@@ -163,7 +164,7 @@ impl Target {
                 holder(role).map(|member| member_strides(&member.strides))
             }),
             missing: args.missing.iter().copied().collect(),
-            notes: status.warnings.clone(),
+            notes: status.warnings.iter().cloned().chain(way_note(args, status)).collect(),
         })
     }
 
@@ -253,6 +254,12 @@ impl Target {
         let column = |column| of_roles[self.role(stripe, column).0];
         Some(StripeStrides((0..self.geometry.members()).map(column).collect()))
     }
+}
+
+/// Which way a write goes in a running array with a cache, if it is no whole stripe.
+fn way_note(args: &ExplainArgs, status: &ArrayStatus) -> Option<String> {
+    let way = args.write.and(status.cache.as_ref()?.way.as_ref())?;
+    Some(format!("the array has a cache; a part of a stripe now goes {}", way_text(way)))
 }
 
 /// The gaps that a running array's destages fill, by role; none if they fill none, and no option says otherwise.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stripewise_wire::{ArrayStatus, CacheStatus};
+use stripewise_wire::{ArrayStatus, CacheStatus, WayStatus};
 
 use crate::{
     sizes::format_size,
@@ -63,10 +63,26 @@ pub(super) fn lines(cache: &CacheStatus) -> Vec<(&'static str, String)> {
     if cache.waits > 0 {
         lines.push(("Cache Waits", format!("{} for memory", cache.waits)));
     }
+    lines.extend(cache.way.as_ref().map(|way| ("Cache Writes", way_text(way))));
     if cache.passed > 0 {
         lines.push(("Cache Passed", format!("by {} writes", cache.passed)));
     }
     lines
+}
+
+/// Which way writes go, and why.
+pub(crate) fn way_text(way: &WayStatus) -> String {
+    let how = if way.is_past { "past it" } else { "by way of it" };
+    let mut text = format!("{how}, since {}", way.why);
+    if let (Some(past), Some(cached)) = (way.past_ns_per_byte, way.cached_ns_per_byte) {
+        text +=
+            &format!(" (a KiB occupies members for {} past it, ", format_nanoseconds((past * 1024.0) as u64));
+        text += &format!("{} by way of it)", format_nanoseconds((cached * 1024.0) as u64));
+    }
+    if way.sample > 0.0 {
+        text += &format!("; 1 of {:.0} stripes goes the other way, to compare", 1.0 / way.sample);
+    }
+    text
 }
 
 fn kind(cache: &CacheStatus) -> String {

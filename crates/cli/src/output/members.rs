@@ -157,6 +157,11 @@ fn strides(status: &ArrayStatus) -> String {
             excepted(read.as_ref(), write.as_ref())
         );
     }
+    let is_given =
+        |strides: &Option<StrideStatus>| strides.as_ref().is_some_and(|strides| strides.s_max_given);
+    if status.members.iter().any(|member| is_given(&member.strides.read) || is_given(&member.strides.write)) {
+        text += "    *: as an operator chose\n";
+    }
     text
 }
 
@@ -170,7 +175,14 @@ fn s_max(strides: Option<&StrideStatus>) -> String {
 /// Regions of strides that are not filled though they are short.
 fn excepted(read: Option<&StrideStatus>, write: Option<&StrideStatus>) -> String {
     let regions = |strides: Option<&StrideStatus>, what: &str| {
-        let regions = strides.into_iter().flat_map(|strides| &strides.except);
+        let below = |strides: &StrideStatus| strides.s_max.saturating_sub(1);
+        let regions = strides.into_iter().flat_map(|strides| {
+            strides
+                .except
+                .iter()
+                .map(move |[first, last]| [(*first).into(), u32::from(*last).min(below(strides))])
+        });
+        let regions = regions.filter(|[first, last]| first <= last);
         regions.map(|[first, last]| format!("{what} {first}-{last}")).collect::<Vec<_>>()
     };
     let all = [regions(read, "reads"), regions(write, "writes")].concat();

@@ -11,7 +11,7 @@ use stripewise_wire::{ArrayStatus, MemberStatus};
 
 use self::parts::{has_chunks, short};
 pub(crate) use self::{
-    cache::settings as cache_settings,
+    cache::{settings as cache_settings, way_text},
     detail::detail,
     members::{no_forecast_lines, time_texts},
     parts::{duration, job_line, progress_line, rows_text},

@@ -6,9 +6,9 @@ use anyhow::{Context, anyhow};
 use stripewise::{
     Array, CacheAlloc, CacheKind, CacheReport, CacheSettings, DestageReason, ReadCache, StrideLimit,
     StrideLimits,
-    internals::destage::{DestagePolicy, WHAT, WHEN},
+    internals::destage::{DestagePolicy, WHAT, WHEN, Weighed},
 };
-use stripewise_wire::{CacheChange, CacheStatus, DestagedStatus};
+use stripewise_wire::{CacheChange, CacheStatus, DestagedStatus, WayStatus};
 
 /// Bytes of a block of the cache.
 const BLOCK_BYTES: u64 = 4096;
@@ -47,6 +47,7 @@ fn status_of(settings: &CacheSettings, report: Option<CacheReport>) -> CacheStat
         ahead_bytes: bytes(report.ahead),
         waits: report.waits,
         passed: report.passed,
+        way: is_there.then(|| way_status(&report.weighed)),
         when: settings.when.name.to_owned(),
         what: settings.what.name.to_owned(),
         low_percent: settings.low_percent,
@@ -56,6 +57,16 @@ fn status_of(settings: &CacheSettings, report: Option<CacheReport>) -> CacheStat
         flush_ms: ms(settings.flush_time),
         read: settings.read.name().to_owned(),
         alloc: settings.alloc.name().to_owned(),
+    }
+}
+
+fn way_status(weighed: &Weighed) -> WayStatus {
+    WayStatus {
+        is_past: weighed.passes,
+        why: weighed.why.text().to_owned(),
+        past_ns_per_byte: weighed.through_ns,
+        cached_ns_per_byte: weighed.back_ns,
+        sample: weighed.sample,
     }
 }
 

@@ -37,6 +37,7 @@ fn decision_status(decision: &Decision) -> DecisionStatus {
         stripe: decision.stripe,
         offset_bytes: decision.offset_bytes,
         len_bytes: decision.len_bytes,
+        way: decision.way.text(),
         policy: decision.policy.to_owned(),
         bands: decision.bands.iter().map(band_status).collect(),
     }

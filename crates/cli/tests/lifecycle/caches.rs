@@ -1,8 +1,13 @@
 //! The write-back cache: chosen, changed while clients write, shown, kept, refused.
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
 
-use crate::common::{Client, KIB, MIB, Need, Sandbox, can_run, eventually, noise, run_bounded};
+use rustix::process::{Pid, Signal};
+
+use crate::common::{Client, KIB, MIB, Need, Sandbox, can_run, eventually, has_ended, noise, run_bounded};
 
 fn array(options: &str) -> (Sandbox, Vec<String>) {
     let sandbox = Sandbox::new();
@@ -115,7 +120,10 @@ fn gaps_between_what_is_destaged_are_filled() {
     let strides = sandbox.json("detail a")["members"][0]["strides"].clone();
     assert!(strides["read"].is_null() && strides["write"].is_null(), "never measured: {strides}");
     let said = sandbox.done("cache a --measure");
-    assert!(said.contains("strides are measured") && said.contains("cache stripe+ct"), "{said}");
+    assert!(
+        said.contains("strides of its members were measured") && said.contains("cache stripe+ct"),
+        "{said}"
+    );
     let strides = sandbox.json("detail a")["members"][3]["strides"].clone();
     let is_known =
         |which: &str| strides[which]["s_max"].as_u64().is_some_and(|s_max| (1..=64).contains(&s_max));
@@ -124,6 +132,30 @@ fn gaps_between_what_is_destaged_are_filled() {
     let (plain, _) = array("--no-measure");
     let said = plain.run("cache a stripe+ct", &[""; 0]).err;
     assert!(said.contains("no member's strides are known") && said.contains("cache a --measure"), "{said}");
+}
+
+/// A stop that its command no longer waits for comes to its end.
+#[test]
+fn an_interrupted_stop_ends_by_itself() {
+    let (sandbox, members) = array("--no-measure --cache stripe --cache-size 64M --cache-flush-time off");
+    sandbox.done("cache a --idle off --age off");
+    let client = Client::connect(&sandbox.serve("a"));
+    let (data, pid) = (noise(7, 4 * KIB as usize), sandbox.pid("a"));
+    let writes = 4096;
+    (0..writes).for_each(|n| client.write(n * 5 * 4 * KIB, &data).unwrap());
+    drop(client);
+    let mut stop = sandbox.command();
+    let mut stop = stop.args(["stop", "a"]).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    sandbox.signal(Pid::from_child(&stop), Signal::INT);
+    let is_over = stop.wait().unwrap().success();
+    eventually("the stop ends", || has_ended(pid));
+    sandbox.ok("assemble a", &members);
+    let client = Client::connect(&sandbox.serve("a"));
+    for n in [0, writes / 2, writes - 1] {
+        assert_eq!(client.read(n * 5 * 4 * KIB, data.len()).unwrap(), data, "{is_over}");
+    }
+    sandbox.assert_consistent("a");
 }
 
 /// What is written is in the cache, is counted there, and is on the members after a flush, a stop and a change.

@@ -92,6 +92,9 @@ impl Array {
         if self.geometry().tolerance() == 0 {
             return Err(ArrayError::Unsupported("there is no redundancy to scrub at this level".into()));
         }
+        if self.parts.life.is_closing() {
+            return Err(ArrayError::Closed);
+        }
         if self.is_read_only() {
             return Err(ArrayError::ReadOnly);
         }

@@ -2,10 +2,14 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{Stripes, trace::Decision};
+use super::{
+    Stripes,
+    trace::{Decision, StripeWay},
+};
 use crate::{
     cache::{Cache, DestageCost},
     compute::{CachedCells, Content},
+    destage::{Weighed, Why},
     members::topology::Topology,
     mutants::{Mutant, lives},
     plan::{
@@ -123,7 +127,9 @@ impl Stripes {
             }
         };
         let span = span.filter(|_| unreadable.is_empty());
-        if !span.is_some_and(|span| self.is_made_quickly(selection, topology, span, recipe)) {
+        let is_destage = matches!(content, Content::Cells(..));
+        let is_made = |span| self.is_made_quickly(selection, topology, (span, is_destage), recipe);
+        if !span.is_some_and(is_made) {
             *recipe = self.planned_recipe(selection, topology, (stripe, content), unreadable)?;
         }
         Ok(())
@@ -131,13 +137,30 @@ impl Stripes {
 
     /// Keeps what was decided, for the trace.
     #[cold]
-    fn trace(&self, selection: &dyn WriteSelection, topology: &Topology, span: &StripeSpan, bands: &[Band]) {
+    fn trace(
+        &self,
+        selection: &dyn WriteSelection,
+        geometry: &Geometry,
+        (span, is_destage): (&StripeSpan, bool),
+        bands: &[Band],
+    ) {
+        let is_whole = span.len as u64 == geometry.stripe_bytes();
+        let way = match self.cache() {
+            _ if is_destage => StripeWay::Destage,
+            None => StripeWay::Uncached,
+            Some(_) if is_whole => StripeWay::Whole,
+            Some(cache) => match cache.weighed() {
+                Weighed { passes: false, why: Why::Cost, .. } => StripeWay::Sample,
+                Weighed { why, .. } => StripeWay::Past(why),
+            },
+        };
         self.tracer.tell(|number| Decision {
             number,
             at: self.life.env().now(),
             stripe: span.stripe.0,
-            offset_bytes: span.stripe.0 * topology.geometry.stripe_bytes() + span.start as u64,
+            offset_bytes: span.stripe.0 * geometry.stripe_bytes() + span.start as u64,
             len_bytes: span.len as u64,
+            way,
             policy: selection.policy().name,
             bands: bands.into(),
         });
@@ -148,14 +171,14 @@ impl Stripes {
         &self,
         selection: &dyn WriteSelection,
         topology: &Topology,
-        span: &StripeSpan,
+        (span, is_destage): (&StripeSpan, bool),
         recipe: &mut Recipe,
     ) -> bool {
         if topology.has_all() {
-            return self.is_made_around(&[], selection, topology, span, recipe);
+            return self.is_made_around(&[], selection, topology, (span, is_destage), recipe);
         }
         let missing = topology.missing(span.stripe);
-        self.is_made_around(&missing, selection, topology, span, recipe)
+        self.is_made_around(&missing, selection, topology, (span, is_destage), recipe)
     }
 
     /// As [`Stripes::is_made_quickly`] where these columns are missing. Inlined, since little of it is left if none is.
@@ -165,7 +188,7 @@ impl Stripes {
         missing: &[usize],
         selection: &dyn WriteSelection,
         topology: &Topology,
-        span: &StripeSpan,
+        (span, is_destage): (&StripeSpan, bool),
         recipe: &mut Recipe,
     ) -> bool {
         let columns = Columns { geometry: &topology.geometry, missing };
@@ -174,7 +197,7 @@ impl Stripes {
         let trusted = StripeIndex(span.stripe.0.saturating_sub(before));
         let tell = |band: &Band| {
             if self.tracer.is_on() {
-                self.trace(selection, topology, span, &[*band]);
+                self.trace(selection, &topology.geometry, (span, is_destage), &[*band]);
             }
         };
         quick::whole(&columns, span, recipe, tell)
@@ -218,7 +241,8 @@ impl Stripes {
                 Content::Span(span, _) => *span,
                 Content::Cells(cells, _) => spread_of(stripe, cells, chunk_bytes),
             };
-            self.trace(selection, topology, &span, &plan.bands);
+            let is_destage = matches!(content, Content::Cells(..));
+            self.trace(selection, geometry, (&span, is_destage), &plan.bands);
         }
         let recipe = match content {
             Content::Span(span, _) => {
@@ -291,7 +315,7 @@ mod tests {
         let stripes = &array.parts().stripes;
         let (topology, selection) = (stripes.members.load(), stripes.selection.load());
         let span = topology.geometry.split(offset..offset + len).next().unwrap();
-        stripes.is_made_quickly(&**selection, &topology, &span, &mut Recipe::default())
+        stripes.is_made_quickly(&**selection, &topology, (&span, false), &mut Recipe::default())
     }
 
     #[test]

@@ -11,7 +11,38 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use stripewise_device::Timestamp;
 
-use crate::plan::{Band, Cycle};
+use crate::{
+    destage::Why,
+    plan::{Band, Cycle},
+};
+
+/// Which way a stripe write came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StripeWay {
+    /// The array has no cache.
+    Uncached,
+    /// Past the cache, as a whole stripe.
+    Whole,
+    /// A part of a stripe past the cache.
+    Past(Why),
+    /// Past the cache, in a stripe of the sample by which the ways are compared.
+    Sample,
+    /// Cells of the cache are destaged.
+    Destage,
+}
+
+impl StripeWay {
+    /// In words; none without a cache.
+    pub fn text(self) -> Option<String> {
+        match self {
+            Self::Uncached => None,
+            Self::Whole => Some("a whole stripe, past the cache".to_owned()),
+            Self::Past(why) => Some(format!("past the cache, since {}", why.text())),
+            Self::Sample => Some("past the cache, to compare the ways".to_owned()),
+            Self::Destage => Some("destaged".to_owned()),
+        }
+    }
+}
 
 /// A stripe write as it was planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +57,8 @@ pub struct Decision {
     pub offset_bytes: u64,
     /// How much of the request lies in this stripe.
     pub len_bytes: u64,
+    /// Which way it came.
+    pub way: StripeWay,
     /// The policy that chose.
     pub policy: &'static str,
     /// The rows by cycle, with md's counts and the policy's estimates.
@@ -133,7 +166,8 @@ mod tests {
         let rows = RowSet::range(0..1);
         let band = Band { rows, cycle, partial: false, rmw: 2, rcw: 3, free: true, estimate: None };
         let (at, bands) = (Timestamp(0), SmallVec::from_iter([band]));
-        Decision { number, at, stripe, offset_bytes: 0, len_bytes: 4096, policy: "classic", bands }
+        let way = StripeWay::Uncached;
+        Decision { number, at, stripe, offset_bytes: 0, len_bytes: 4096, way, policy: "classic", bands }
     }
 
     #[test]

@@ -112,8 +112,8 @@ pub(crate) struct CreateArgs {
     /// and which it is if left out.
     #[arg(long, value_parser = policy_parser())]
     pub(super) policy: Option<&'static Policy>,
-    /// Of levels 4, 5 and 6: a write-back cache in memory; none, if left out. `stripewise cache` tells of it and
-    /// changes it.
+    /// Of levels 4, 5 and 6: a write-back cache in memory. If left out, `auto` where a member is measured to rotate,
+    /// else `none`. `stripewise cache` tells of it and changes it.
     #[arg(long, value_parser = kind_parser())]
     pub(super) cache: Option<String>,
     /// Memory that the cache may take: 512M, and at most a quarter of the machine's, if left out.

@@ -12,8 +12,8 @@ use std::{
 use anyhow::{Context, bail, ensure};
 
 use serde_json::json;
-use stripewise::Preview;
-use stripewise_wire::CacheChange;
+use stripewise::{CacheKind, Preview};
+use stripewise_wire::{ArrayStatus, CacheChange};
 
 pub(crate) use self::args::CreateArgs;
 use self::args::MapChoice;
@@ -46,6 +46,7 @@ pub(crate) fn create(args: &CreateArgs, json: bool) -> anyhow::Result<ExitCode> 
     let (name, workers) = (args.name.clone(), args.workers.spec());
     let status = start_daemon(&DaemonSpec { name, workers, opening: Opening::Create(Box::new(create)) })?;
     tell_notes(&args.name, &status.advice);
+    tell_notes(&args.name, cache_note(args, &status).as_slice());
     if status.is_known() {
         tell_notes(&args.name, mdadm::hint(&status.uuid).as_slice());
     }
@@ -170,8 +171,27 @@ fn check_cache(args: &CreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the cache means that the array got because its members rotate.
+fn cache_note(args: &CreateArgs, status: &ArrayStatus) -> Option<String> {
+    let kind = args.cache.is_none().then_some(status.cache.as_ref()?.kind.as_str())?;
+    (kind != CacheKind::None.name()).then(|| {
+        format!(
+            "a member rotates, so the array has the cache '{kind}': a write is acknowledged when it is in memory, and on \
+             members after the next flush, as with a disk's write cache; `stripewise cache {} none` does without",
+            args.name
+        )
+    })
+}
+
 /// The cache, as it is going to be.
 fn cache_text(args: &CreateArgs) -> Option<String> {
+    let is_open = args.cache.is_none() && !args.no_measure && [4, 5, 6].contains(&args.level);
+    if is_open {
+        return Some(format!(
+            "cache {} if a member is measured to rotate, else none",
+            CacheKind::Auto.name()
+        ));
+    }
     let size = args.cache_size.map_or(String::new(), |size| format!(" of {}", format_size(size)));
     let kind = args.cache.as_deref().filter(|kind| *kind != "none")?;
     Some(format!("cache {kind}{size}"))
