@@ -7,7 +7,6 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
-use indicatif::ProgressBar;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt::socket_peercred,
@@ -19,7 +18,7 @@ use crate::{
     daemon, errors,
     interrupt::Interrupt,
     printable::{printable, printable_list},
-    progress::show_emptying,
+    progress::EmptyingBar,
     rundir::{check_run_dir, socket_path},
     said::{note, tell_notes},
     sigpipe,
@@ -248,11 +247,11 @@ fn ask_to_stop(
     force: bool,
 ) -> anyhow::Result<(Option<String>, Notes)> {
     let interrupt = Interrupt::watch()?;
-    let mut bar = None;
+    let mut bar = EmptyingBar::default();
     loop {
         match connection.ask(&Request::Stop { force, steps: true })? {
             Reply::Stopped { unclean, notes } => {
-                bar.iter().for_each(ProgressBar::finish_and_clear);
+                bar.clear();
                 return Ok((unclean, notes));
             }
             Reply::Emptying { .. } if interrupt.is_asked() => {
@@ -260,7 +259,7 @@ fn ask_to_stop(
                     "{name}: no longer waited for; what is cached is written all the same, and then it stops"
                 )
             }
-            Reply::Emptying { left_bytes } => show_emptying(&mut bar, left_bytes),
+            Reply::Emptying { left_bytes } => bar.show(name, left_bytes),
             other => bail!("{name}: unexpected answer {other:?}"),
         }
         // A daemon answers one request on each.

@@ -15,6 +15,8 @@ use crate::{client, interrupt::Interrupt, output::duration, said::note, sizes::f
 
 /// How often to poll a job.
 const POLL: Duration = Duration::from_millis(200);
+/// How often a line tells how far something has come, where there is no terminal for a bar.
+const TOLD_EVERY: Duration = Duration::from_secs(30);
 
 /// A bar over bytes that the caller moves, hidden without a terminal.
 pub(crate) fn bytes_bar(total: u64, what: impl Into<String>) -> ProgressBar {
@@ -41,12 +43,30 @@ fn left_text(left: Duration) -> String {
     if left.is_zero() { String::new() } else { format!("ETA {}", duration(left.as_secs())) }
 }
 
-/// Shows how much of a cache is written to members. The bar is as long as what was left at first.
-pub(crate) fn show_emptying(shown: &mut Option<ProgressBar>, left_bytes: u64) {
-    let bar = shown.get_or_insert_with(|| bytes_bar(left_bytes, "destage"));
-    let total = bar.length().unwrap_or(0).max(left_bytes);
-    bar.set_length(total);
-    bar.set_position(total - left_bytes);
+/// How much of a cache is written to members: a bar as long as what was left at first; without a terminal a line now and
+/// then.
+#[derive(Default)]
+pub(crate) struct EmptyingBar {
+    bar: Option<ProgressBar>,
+    told: Option<Instant>,
+}
+
+impl EmptyingBar {
+    pub(crate) fn show(&mut self, name: &str, left_bytes: u64) {
+        let bar = self.bar.get_or_insert_with(|| bytes_bar(left_bytes, "destage"));
+        let total = bar.length().unwrap_or(0).max(left_bytes);
+        bar.set_length(total);
+        bar.set_position(total - left_bytes);
+        let is_due = self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+        if is_due && !io::stderr().is_terminal() {
+            self.told = Some(Instant::now());
+            note!("stripewise: {name}: {} of its cache are still to be written", format_size(left_bytes));
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.bar.iter().for_each(ProgressBar::finish_and_clear);
+    }
 }
 
 /// Shows how much of the time for a measurement has passed.

@@ -29,7 +29,7 @@ use crate::{
     given::is_same_device,
     interrupt::Interrupt,
     printable::printable,
-    progress::{show_emptying, show_measuring},
+    progress::{EmptyingBar, show_measuring},
     said::{say, tell_notes},
 };
 
@@ -49,19 +49,19 @@ fn said(name: &str, request: &Request, json: bool, what: &str) -> anyhow::Result
 /// `otherwise` says what comes to pass then.
 fn done_when_emptied(name: &str, request: &Request, otherwise: &str) -> anyhow::Result<()> {
     let interrupt = Interrupt::watch()?;
-    let mut bar = None;
+    let mut bar = EmptyingBar::default();
     let mut answer = client::ask(name, request)?;
     loop {
         match answer {
             Reply::Done(notes) => {
-                bar.iter().for_each(ProgressBar::finish_and_clear);
+                bar.clear();
                 tell_notes(name, &notes);
                 return Ok(());
             }
             Reply::Emptying { .. } if interrupt.is_asked() => {
                 bail!("{name}: no longer waited for; {otherwise}")
             }
-            Reply::Emptying { left_bytes } => show_emptying(&mut bar, left_bytes),
+            Reply::Emptying { left_bytes } => bar.show(name, left_bytes),
             other => bail!("{name}: unexpected answer {other:?}"),
         }
         answer = client::ask(name, &Request::Emptied)?;

@@ -2,14 +2,16 @@
 
 use anyhow::ensure;
 use stripewise::{
-    ArrayReport, Excluded, MemberState, StatsReport, advice, internals::format::extension::MemberClass,
+    Array, ArrayReport, CacheKind, Excluded, MemberState, StatsReport, advice,
+    internals::format::extension::MemberClass,
 };
 use stripewise_wire::{ArrayStatus, BitmapStatus, StripeStatus};
 
-use super::state::DaemonState;
+use super::{room, state::DaemonState};
 use crate::{
     dates::now_s,
     reports::{cache_status, job_status, map_name, member_statuses, state_name},
+    sizes::format_size,
 };
 
 /// The most stripes reported at once.
@@ -91,7 +93,8 @@ impl DaemonState {
                 self.name
             )
         });
-        unknown_policy(&self.name, report).into_iter().chain(cache_problem(report)).chain(stopping).collect()
+        let cache = cache_problem(report).or_else(|| large_cache(&self.array));
+        unknown_policy(&self.name, report).into_iter().chain(cache).chain(stopping).collect()
     }
 }
 
@@ -112,7 +115,22 @@ fn unknown_policy(name: &str, report: &ArrayReport) -> Option<String> {
 
 /// The warning about a cache that is not as members keep it.
 fn cache_problem(report: &ArrayReport) -> Option<String> {
-    report.cache_problem.as_ref().map(|problem| format!("its members keep {problem}"))
+    report.cache_problem.as_ref().map(|problem| format!("what its members keep of a cache: {problem}"))
+}
+
+/// The warning about a cache that leaves the daemon little memory for anything else.
+fn large_cache(array: &Array) -> Option<String> {
+    let (settings, memory_bytes) = (array.cache_settings(), room::memory_bytes());
+    let size_bytes = settings.size_on(memory_bytes);
+    let is_large = settings.kind != CacheKind::None && size_bytes > memory_bytes / 4 * 3;
+    is_large.then(|| {
+        format!(
+            "its cache may take {} of {} that the daemon has: the kernel may kill it, and with it what no flush has \
+             covered; a quarter is enough",
+            format_size(size_bytes),
+            format_size(memory_bytes)
+        )
+    })
 }
 
 /// Advice about the members' kinds, by role.

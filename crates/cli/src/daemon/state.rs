@@ -191,6 +191,7 @@ impl DaemonState {
         let mut stopping = stopping
             .ok_or_else(|| anyhow!("it is being stopped already, and that takes long; see its log"))?;
         if let Stopping::No = &*stopping {
+            self.check_can_be_emptied(users)?;
             let notes = self.exports.end_all(users, deadline).map_err(|refused| self.with_stake(refused))?;
             self.loading.cut_short();
             let array = self.array.clone();
@@ -260,6 +261,16 @@ impl DaemonState {
         let stopped = Stopped { unclean, notes };
         *stopping = Stopping::Stopped(stopped.clone());
         Ok(StopStep::Stopped(stopped))
+    }
+
+    /// Refuses to stop an array that cannot write out what it has cached, before its clients are cut off: they can read
+    /// that.
+    fn check_can_be_emptied(&self, users: Users) -> anyhow::Result<()> {
+        let bytes = self.cached_bytes();
+        if users != Users::Force && bytes > 0 && self.array.has_failed() {
+            return Err(ArrayError::Unwritten { bytes, why: Box::new(ArrayError::Failed) }.into());
+        }
+        Ok(())
     }
 
     /// What is in the cache only.
@@ -380,7 +391,8 @@ impl DaemonState {
                 | Request::Traced { .. }
                 | Request::LoadStatus
         );
-        if !is_question {
+        let is_repeated = matches!(request, Request::Stop { .. }) && self.is_stopping();
+        if !is_question && !is_repeated {
             tracing::info!(?request, "an operator asks");
         }
         let deadline = Deadline::of_command();

@@ -49,7 +49,7 @@ fn caches_that_cannot_be_are_refused() {
     let none = &[""; 0];
     sandbox.fails(1, "cache a --size 0", none, &["holds nothing", "at least", "`none`"]);
     sandbox.fails(1, "cache a --size 4K", none, &["does not hold two stripes", "at least 507904 bytes"]);
-    sandbox.fails(1, "cache a --size 1000T", none, &["more than this machine's memory"]);
+    sandbox.fails(1, "cache a --size 1000T", none, &["more than there is memory"]);
     sandbox.fails(1, "cache a --low 90 --high 80", none, &["low mark, 90 %", "below the high mark, 80 %"]);
     sandbox.fails(2, "cache a --age soon", none, &["not a time", "`off`"]);
     sandbox.fails(2, "cache a lru", none, &["pbg", "stripe"]);
@@ -230,8 +230,8 @@ fn a_signal_loses_nothing() {
     client.write(KIB * 100, &data).unwrap();
     drop(client);
     let pid = sandbox.pid("a");
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    eventually("the daemon has ended", || crate::common::has_ended(pid));
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    eventually("the daemon has ended", || has_ended(pid));
     std::thread::sleep(Duration::from_millis(10));
     sandbox.ok("assemble a", &members);
     let client = Client::connect(&sandbox.serve("a"));

@@ -102,6 +102,11 @@ impl Array {
         self.parts.name.to_string()
     }
 
+    /// Whether more members are lost than the level tolerates.
+    pub fn has_failed(&self) -> bool {
+        self.parts.roster.has_failed()
+    }
+
     /// Whether the array takes no writes.
     pub fn is_read_only(&self) -> bool {
         self.parts.life.is_read_only()

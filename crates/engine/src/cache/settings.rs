@@ -184,7 +184,8 @@ pub enum CacheError {
     },
     /// The machine has not that much memory.
     #[error(
-        "a cache of {size_bytes} bytes is more than this machine's memory, {memory_bytes} bytes; a quarter of that is enough"
+        "a cache of {size_bytes} bytes is more than there is memory for the daemon, {memory_bytes} bytes; a quarter of that \
+         is enough"
     )]
     TooLarge {
         /// The size as given.
@@ -325,7 +326,8 @@ impl CacheSettings {
             (what.is_none(), "cache `what`", kept.what),
             (read.is_none(), "cache `read`", kept.read),
             (alloc.is_none(), "cache `alloc`", kept.alloc),
-            (low_percent >= high_percent || high_percent > 100, "cache low mark", low_percent),
+            (high_percent > 100, "cache high mark", high_percent),
+            (low_percent >= high_percent, "cache low mark", low_percent),
         ];
         let unknown = unknown.into_iter().find(|(is_unknown, ..)| *is_unknown);
         let problem =
