@@ -18,6 +18,8 @@ mod modthresh_fine_claims;
 mod modthresh_lines;
 mod msc;
 mod msc_random;
+mod msc_stride;
+mod msc_stride_limits;
 mod raid4s;
 mod raid4s_endurance;
 mod raid4s_random;
@@ -103,6 +105,7 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &scalaraid_tail::EXPERIMENT,
     &scalaraid_locks::EXPERIMENT,
     &msc_random::EXPERIMENT,
+    &msc_stride::EXPERIMENT,
 ];
 
 /// A word that no experiment begins with.
