@@ -17,9 +17,11 @@ mod modthresh_fine;
 mod modthresh_fine_claims;
 mod modthresh_lines;
 mod msc;
+mod msc_depth;
 mod msc_random;
 mod msc_stride;
 mod msc_stride_limits;
+mod msc_variants;
 mod raid4s;
 mod raid4s_endurance;
 mod raid4s_random;
@@ -106,6 +108,7 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &scalaraid_locks::EXPERIMENT,
     &msc_random::EXPERIMENT,
     &msc_stride::EXPERIMENT,
+    &msc_depth::EXPERIMENT,
 ];
 
 /// A word that no experiment begins with.

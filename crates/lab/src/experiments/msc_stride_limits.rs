@@ -99,7 +99,8 @@ fn between(alone: &Alone) -> String {
     let most = slower.iter().map(|(_, time)| *time).fold(1.0, f64::max);
     let last = slower.last().map_or(alone.measured as f64, |(stride, _)| *stride);
     format!(
-        "By the benchmark, {} strides from {} to {last} take longer than all blocks, up to {most:.2} times as long. They are          below the threshold of 1.2, and are not filled.",
+        "By the benchmark, {} strides from {} to {last} take longer than all blocks, up to {most:.2} times as long. They are \
+         below the threshold of 1.2, and are not filled.",
         slower.len(),
         alone.measured
     )
@@ -114,11 +115,23 @@ fn of_array(results: &Results) -> Claim {
             format!("{measured:.2} MB/s as measured; {most:.2} MB/s with {best}, the best of the others");
         let both = [("as measured", None), ("the best of the others", Some(best))];
         let named = both.map(|(name, limit)| (name.to_owned(), point(results.effort, limit)));
-        Judged::above(measured / most, BEHIND, told).because(msc::work(results, named))
+        let busy = both.map(|(_, limit)| busy_ms(results, limit));
+        let why = msc::work(results, named);
+        Judged::above(measured / most, BEHIND, told).because(format!(
+            "{why} In all a write keeps members busy for {:.2} ms and for {:.2} ms.",
+            busy[0], busy[1]
+        ))
     });
     let statement =
         "In the array the measured S_max is the fastest of 1, 2, 4, 8, 16, 32 and 64 (within 2 %).";
     Claim::new(statement, "IV-F, Fig. 15", judged)
+}
+
+/// How long a client's write keeps members busy, in milliseconds.
+fn busy_ms(results: &Results, limit: Option<u16>) -> f64 {
+    let outcome = results.of(&point(results.effort, limit)).expect("its throughput was compared");
+    let busy_ns: u64 = outcome.members.iter().map(|member| member.busy_ns).sum();
+    busy_ns as f64 / 1e6 / outcome.requests as f64
 }
 
 pub(super) fn plots(results: &Results) -> [Plot; 2] {
