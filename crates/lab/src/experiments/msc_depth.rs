@@ -26,7 +26,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
          Throughput over CPU load (Fig. 12(d)) needs a processor, which a model has not. What stands for it is what the engine does for \
          a write: requests to members, and blocks that pass between engine and members, each of which is also XORed or copied. \
          The fewest writes are also run with chunks of 64 and of 256 KiB, with two writes under way (a thread for each gigabyte \
-         begun) and with 32. A quick run has an eighth of the caches, of the workspace and of the writes, and goes to 320k.",
+         begun) and with 32, MSC-CT also with an S_max of 16 blocks. A quick run has an eighth of the caches, of the workspace and of the writes, and goes to 320k.",
     ],
     points: Points::Modelled(points),
     findings,

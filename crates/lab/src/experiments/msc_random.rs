@@ -24,7 +24,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
          the paper, and here: chunks of 128 KiB; 128 writes under way; the drives' write caches off; from an empty cache to \
          the end of a last flush. PBGC is the paper's md: a write is acknowledged when members have it.",
         "In the smallest workspace PBGC, SC and MSC-CT also run with chunks of 64 and of 256 KiB, with one write under way (one a \
-         thread) and with 32. S_max is what the stride benchmark finds on the modelled drive. A quick run has an eighth of the caches, of the \
+         thread) and with 32, and MSC-CT with an S_max of 16 blocks: the paper's is in a picture only. S_max is what the stride benchmark finds on the modelled drive. A quick run has an eighth of the caches, of the \
          workspace and of the writes.",
     ],
     points: Points::Modelled(points),

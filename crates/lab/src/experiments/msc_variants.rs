@@ -1,4 +1,5 @@
-//! What msc-ct leaves open of its random writes: the length of chunks, and the writes under way. A few points are run with
+//! What msc-ct leaves open of its random writes: the length of chunks, the writes under way, and S_max, which is in a
+//! picture only (Fig. 9). A few points are run with
 //! other settings, too, to see which verdicts depend on them.
 
 use super::{
@@ -20,6 +21,8 @@ pub(super) enum Variant {
     Chunk(u32),
     /// Writes under way.
     Depth(u32),
+    /// S_max, in blocks.
+    StrideMax(u16),
 }
 
 impl Variant {
@@ -28,20 +31,35 @@ impl Variant {
         match self {
             Self::Chunk(bytes) => format!("chunks of {} KiB", bytes >> 10),
             Self::Depth(depth) => format!("{depth} under way"),
+            Self::StrideMax(blocks) => format!("S_max of {blocks} given"),
         }
     }
 
-    fn of(self, point: Point) -> Point {
+    /// Whether it changes anything for a cache.
+    fn concerns(self, cache: Cache) -> bool {
+        cache == CT || !matches!(self, Self::StrideMax(_))
+    }
+
+    fn of(self, cache: Cache, point: Point) -> Point {
         match self {
             Self::Chunk(bytes) => Point { chunk_bytes: Some(bytes), ..point },
             Self::Depth(depth) => Point { load: WriteLoad { depth, ..point.load }, ..point },
+            Self::StrideMax(_) if !self.concerns(cache) => point,
+            Self::StrideMax(blocks) => Point { stride_max: Some(blocks), ..point },
         }
     }
 }
 
-/// Chunks of half and of twice the length, one write under way for each thread, and a drive's queue of them.
-fn all(threads: u32) -> [Variant; 4] {
-    [Variant::Chunk(64 << 10), Variant::Chunk(256 << 10), Variant::Depth(threads), Variant::Depth(32)]
+/// Chunks of half and of twice the length, one write under way for each thread, a drive's queue of them, and half a chunk's
+/// blocks as S_max.
+fn all(threads: u32) -> [Variant; 5] {
+    [
+        Variant::Chunk(64 << 10),
+        Variant::Chunk(256 << 10),
+        Variant::Depth(threads),
+        Variant::Depth(32),
+        Variant::StrideMax(16),
+    ]
 }
 
 /// A point of each cache, and what its variants need to know of it.
@@ -55,14 +73,17 @@ pub(super) struct Varied<'a> {
 impl Varied<'_> {
     /// The points with other settings.
     pub(super) fn points(&self) -> Vec<Point> {
-        let of = |variant: Variant| CACHES.map(|cache| variant.of((self.point)(cache)));
+        let of = |variant: Variant| {
+            let caches = CACHES.into_iter().filter(move |cache| variant.concerns(*cache));
+            caches.map(move |cache| variant.of(cache, (self.point)(cache)))
+        };
         all(self.threads).into_iter().flat_map(of).collect()
     }
 
     /// How much faster one cache is than another, by setting.
     fn speed_ups(&self, results: &Results, (of, over): (Cache, Cache)) -> Vec<(String, f64)> {
         let ratio = |variant: Variant| {
-            let [of, over] = [of, over].map(|cache| variant.of((self.point)(cache)));
+            let [of, over] = [of, over].map(|cache| variant.of(cache, (self.point)(cache)));
             Some((variant.name(), results.speed_up(&of, &over)?))
         };
         all(self.threads).into_iter().filter_map(ratio).collect()
@@ -101,7 +122,11 @@ impl Varied<'_> {
             let name = variant.map_or_else(|| "as above".to_owned(), Variant::name);
             let cell = |cache: Cache| {
                 let point = (self.point)(cache);
-                let rate = results.mb_per_s(&variant.map_or(point, |variant| variant.of(point)));
+                let rate = match variant {
+                    Some(variant) if !variant.concerns(cache) => None,
+                    Some(variant) => results.mb_per_s(&variant.of(cache, point)),
+                    None => results.mb_per_s(&point),
+                };
                 rate.map_or_else(String::new, |rate| format!("{rate:.2}"))
             };
             table.rows.push(std::iter::once(name).chain(CACHES.map(cell)).collect());
@@ -136,6 +161,6 @@ mod tests {
         assert_eq!(told(2.0), "Other settings turn the verdict: 2.00x with chunks of 64 KiB.");
         assert_eq!(told(1.0), "Other settings turn the verdict: 2.00x with chunks of 64 KiB.");
         assert_eq!(told(3.0), "No other setting that was run turns the verdict.");
-        assert_eq!(varied.points().len(), 12);
+        assert_eq!(varied.points().len(), 13);
     }
 }

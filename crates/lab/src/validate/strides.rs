@@ -99,7 +99,11 @@ fn fig_9_checks(disks: &[Disk], curves: &[Curve], op: ModelOp) -> Vec<Check> {
         let check = Check::near(&*disk.name, what, "blocks", (1.0, 0.0), "", f64::from(curve.stride_max));
         match &disk.kind {
             Kind::Ssd(_) => {
-                Check { source: "no rotation to miss".to_owned(), ..check }.expects(Expected::Below(1.5))
+                let check = check.expects(Expected::Below(1.5)).note(
+                    "32 reads of 4 KiB at a time take longer here than all blocks in reads of 128 KiB. Members that are known \
+                     as flash are not measured when an array is created, and nothing is filled there.",
+                );
+                Check { source: "no rotation to miss".to_owned(), ..check }
             }
             Kind::Hdd(params) if is_read && params.read_ahead == ReadAhead::Always => {
                 Check { source: "msc-ct III-D: some disks have 1 for reads".to_owned(), ..check }
