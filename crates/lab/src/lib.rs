@@ -30,4 +30,5 @@ pub mod point;
 pub mod realtime;
 pub mod report;
 pub mod runner;
+mod strides;
 pub mod validate;

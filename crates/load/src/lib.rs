@@ -13,7 +13,7 @@ mod sizes;
 mod trace;
 
 pub use clients::{Control, Failure, Load, Stop, run, run_controlled};
-pub use offsets::Offsets;
+pub use offsets::{Offsets, exponential_stride};
 pub use report::{LoadReport, OpReport};
 pub use sizes::Sizes;
 pub use trace::{Trace, TraceError, TraceOp, TraceRequest, replay};

@@ -34,13 +34,31 @@ pub enum Offsets {
         /// Bytes from start to start.
         bytes: u64,
     },
+    /// As `Stride`, but the strides are exponentially distributed (msc-ct Fig. 15). In units.
+    Skips {
+        /// The mean, if there were no limit; at least 1.
+        mean: u64,
+        /// The longest; at least 1.
+        max: u64,
+    },
+}
+
+/// An exponentially distributed stride in whole blocks: geometrically distributed, from 1 on. Longer ones than `max` are
+/// drawn anew, so that the mean comes out lower.
+pub fn exponential_stride(rng: &mut Rng, mean: u64, max: u64) -> u64 {
+    loop {
+        let more = std::iter::repeat_with(|| rng.u64(..mean)).take_while(|drawn| *drawn > 0).count() as u64;
+        if more < max {
+            return 1 + more;
+        }
+    }
 }
 
 impl Offsets {
     /// Whether it has a moving cursor.
     pub(super) fn come_to_an_end(self) -> bool {
         match self {
-            Self::Sequential => true,
+            Self::Sequential | Self::Skips { .. } => true,
             Self::Stride { bytes } => bytes > 0,
             Self::Uniform | Self::Zipf { .. } | Self::Sweeps { .. } => false,
         }
@@ -80,6 +98,9 @@ impl Places {
             Offsets::Sweeps { places } => Some(self.of_sweep(rng, places, starts)),
             Offsets::Sequential => self.move_on(len_bytes, len_bytes, once),
             Offsets::Stride { bytes } => self.move_on(bytes, len_bytes, once),
+            Offsets::Skips { mean, max } => {
+                self.move_on(exponential_stride(rng, mean, max) * self.unit_bytes, len_bytes, once)
+            }
             Offsets::Zipf { .. } => {
                 let rank = self.zipf.as_ref().expect("made in new").draw(rng);
                 Some(scatter(rank, self.units).min(starts - 1) * self.unit_bytes)
@@ -219,6 +240,16 @@ mod tests {
         let few = Places::new(Offsets::Sweeps { places: 100 }, 16 * 4096, 4096);
         let one: Vec<_> = (0..16).map(|_| few.next(&mut rng, 4096, false).unwrap() / 4096).collect();
         assert!(one.into_iter().eq(0..16), "each place once");
+    }
+
+    #[test]
+    fn skips_have_the_mean_that_is_asked_for_and_a_limit() {
+        let mut rng = Rng::with_seed(1);
+        let places = Places::new(Offsets::Skips { mean: 10, max: 64 }, 1 << 30, 4096);
+        let found: Vec<_> = (0..10_000).map(|_| places.next(&mut rng, 4096, true).unwrap() / 4096).collect();
+        assert!(found.windows(2).all(|pair| (1..=64).contains(&(pair[1] - pair[0]))));
+        let mean = found[9_999] as f64 / 9_999.0;
+        assert!((9.0..10.2).contains(&mean), "{mean}");
     }
 
     #[test]

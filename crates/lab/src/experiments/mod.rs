@@ -17,7 +17,11 @@ mod modthresh_fine;
 mod modthresh_fine_claims;
 mod modthresh_lines;
 mod msc;
+mod msc_depth;
 mod msc_random;
+mod msc_stride;
+mod msc_stride_limits;
+mod msc_variants;
 mod raid4s;
 mod raid4s_endurance;
 mod raid4s_random;
@@ -103,6 +107,8 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &scalaraid_tail::EXPERIMENT,
     &scalaraid_locks::EXPERIMENT,
     &msc_random::EXPERIMENT,
+    &msc_stride::EXPERIMENT,
+    &msc_depth::EXPERIMENT,
 ];
 
 /// A word that no experiment begins with.

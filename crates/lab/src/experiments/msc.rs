@@ -56,6 +56,9 @@ pub(super) const AUTO: Cache =
 /// All of them.
 pub(super) const CACHES: [Cache; 7] = [NONE, PBGC, PBGC_BACK, SC, CT, OURS, AUTO];
 
+/// Writes under way when a page cache is written back: Linux's `nr_requests`.
+pub(super) const WRITES_UNDER_WAY: u32 = 128;
+
 /// One of two amounts: all of it, or a part in a quick run.
 pub(super) fn part(effort: Effort, amount: u64) -> u64 {
     pick(effort, amount / QUICK_PARTS, amount)
@@ -64,7 +67,7 @@ pub(super) fn part(effort: Effort, amount: u64) -> u64 {
 /// Writes of 4 KiB anywhere in a workspace, as a page cache writes them back, from an empty cache to the end of a flush.
 pub(super) fn point(effort: Effort, cache: Cache, span_bytes: u64, writes: u64, depth: u32) -> Point {
     let load = WriteLoad {
-        places: Places::Sweeps(part(effort, PAGE_CACHE_BYTES / 4096)),
+        places: Places::Sweeps(part(effort, writes.min(PAGE_CACHE_BYTES / 4096))),
         span_bytes: Some(part(effort, span_bytes)),
         ..WriteLoad::random(4096, depth, part(effort, 4096 * writes), 1)
     };
@@ -120,4 +123,24 @@ pub(super) fn table(
         table.rows.push(std::iter::once(text.clone()).chain(CACHES.iter().map(cell)).collect());
     }
     table
+}
+
+/// Requests to members for each request of a client.
+pub(super) fn requests(outcome: &Outcome) -> f64 {
+    let requests: u64 = outcome.members.iter().map(|member| member.reads + member.writes).sum();
+    requests as f64 / outcome.requests as f64
+}
+
+/// What points asked of members for each request of a client, and how long each took.
+pub(super) fn work<const N: usize>(results: &Results, of: [(String, Point); N]) -> String {
+    let text = |(name, point): (String, Point)| {
+        let outcome = results.of(&point)?;
+        let busy: u64 = outcome.members.iter().map(|member| member.busy_ns).sum();
+        let (each, filled) = (requests(outcome), outcome.blocks_filled as f64 / outcome.requests as f64);
+        let ms = busy as f64 / 1e6 / (each * outcome.requests as f64);
+        Some(format!(
+            "{name}: {each:.2} requests to members for each, {ms:.2} ms each, {filled:.1} blocks filled"
+        ))
+    };
+    of.into_iter().filter_map(text).collect::<Vec<_>>().join("; ") + "."
 }

@@ -1,5 +1,6 @@
 //! Running a point: a new array, a warm-up, writes that fill the drives' caches, the passes.
 
+use stripewise_engine::{StrideLimit, StrideLimits};
 use stripewise_load::{Load, Offsets, OpReport, Sizes, Stop};
 
 use super::{Measured, MemberOutcome, Outcome, Places, Point};
@@ -24,6 +25,13 @@ pub fn measure(point: &Point, seed: u64) -> Outcome {
         let array = rig.array().clone();
         let set = rig.run(async move { array.set_cache(cache.settings()).await });
         set.expect("the array can have such a cache");
+    }
+    if let Some(blocks) = point.stride_max {
+        let limit = Some(StrideLimit::Blocks(blocks));
+        let array = rig.array().clone();
+        let set =
+            rig.run(async move { array.limit_strides(StrideLimits { read: limit, write: limit }).await });
+        set.expect("members keep a limit");
     }
     if point.measured == Measured::Whole {
         let before = rig.work();
@@ -81,6 +89,7 @@ fn load_of(point: &Point, rig: &Rig, seed: u64) -> Load {
             Places::Random => Offsets::Uniform,
             Places::Sequential => Offsets::Sequential,
             Places::Sweeps(places) => Offsets::Sweeps { places },
+            Places::Skips { mean, max } => Offsets::Skips { mean, max },
         },
         sizes: Sizes::Fixed(load.write_bytes),
         unit_bytes: load.unit_bytes,

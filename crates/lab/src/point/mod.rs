@@ -31,6 +31,8 @@ pub struct Point {
     pub chunk_bytes: Option<u32>,
     /// Its cache, if it has one.
     pub cache: Option<CacheSetting>,
+    /// The smallest stride that the contiguity transform does not fill, in blocks; if not as measured.
+    pub stride_max: Option<u16>,
     /// What is measured.
     pub measured: Measured,
 }
@@ -80,6 +82,13 @@ pub enum Places {
     Sequential,
     /// In ascending order over places that are drawn so many at a time, as a page cache writes back.
     Sweeps(u64),
+    /// In ascending order, at exponentially distributed strides with this mean and limit, in multiples of the unit.
+    Skips {
+        /// The mean, without the limit.
+        mean: u64,
+        /// The longest.
+        max: u64,
+    },
 }
 
 impl Measured {
@@ -99,6 +108,7 @@ impl Places {
             Self::Random => "random",
             Self::Sequential => "sequential",
             Self::Sweeps(_) => "sweeps",
+            Self::Skips { .. } => "skips",
         }
     }
 }
@@ -120,14 +130,15 @@ impl Point {
     /// With disks as shipped.
     pub fn new(shape: &'static Shape, policy: &'static Policy, load: WriteLoad) -> Self {
         let (hdd, measured) = (HddSetting::default(), Measured::Steady);
-        Self { shape, policy, load, hdd, chunk_bytes: None, cache: None, measured }
+        Self { shape, policy, load, hdd, chunk_bytes: None, cache: None, stride_max: None, measured }
     }
 
     /// Everything that defines the point, as text: results are found by it, and tables name points by it.
     pub fn key(&self) -> String {
-        let Self { shape, policy, load, hdd, chunk_bytes, cache, measured } = self;
+        let Self { shape, policy, load, hdd, chunk_bytes, cache, stride_max, measured } = self;
         let places = match load.places {
             Places::Sweeps(places) => format!("{} of {places}", load.places.word()),
+            Places::Skips { mean, max } => format!("{} of {mean} to {max}", load.places.word()),
             _ => load.places.word().to_owned(),
         };
         let drives = if hdd.write_cache { "cache" } else { "no-cache" };
@@ -135,10 +146,11 @@ impl Point {
         let span = span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string());
         let chunk = chunk_bytes.map_or_else(String::new, |bytes| format!(" chunk={bytes}"));
         let own = cache.map_or_else(String::new, |cache| format!(" {}", cache.key()));
+        let stride_max = stride_max.map_or_else(String::new, |blocks| format!(" s-max={blocks}"));
         let whole = if *measured == Measured::Whole { " whole" } else { "" };
         format!(
             "{} {} {places} {write_bytes} unit={unit_bytes} span={span} depth={depth} pass={pass_bytes} passes={passes} \
-             {drives} ncq={}{chunk}{own}{whole}",
+             {drives} ncq={}{chunk}{own}{stride_max}{whole}",
             shape.id, policy.name, hdd.queue_depth
         )
     }

@@ -108,6 +108,26 @@ fn without_write_caches_there_is_nothing_to_fill() {
 }
 
 #[test]
+fn what_is_given_as_s_max_decides_what_is_filled() {
+    let filled = |stride_max| {
+        let places = Places::Skips { mean: 10, max: 64 };
+        let load = WriteLoad { places, ..WriteLoad::random(4096, 32, 4096 * 600, 1) };
+        let cache = CacheSetting {
+            kind: stripewise_engine::CacheKind::StripeCt,
+            size_bytes: 16 << 20,
+            way: CacheWay::Paper,
+            through: false,
+        };
+        let (cache, measured) = (Some(cache), Measured::Whole);
+        let point = Point::new(&shapes::MSC, policy("classic").unwrap(), load);
+        measure(&Point { cache, measured, stride_max, ..point }, 1).blocks_filled
+    };
+    let [none, few, many] = [1, 4, 64].map(|blocks| filled(Some(blocks)));
+    assert!(none == 0 && 0 < few && few < many, "{none}, {few}, {many}");
+    assert!(filled(None) > 0, "as measured");
+}
+
+#[test]
 fn keys_tell_points_apart() {
     let point = |depth| {
         Point::new(&shapes::RAID5, policy("cost").unwrap(), WriteLoad::random(4096, depth, 1 << 20, 3))

@@ -80,7 +80,7 @@ fn points_of(experiment: &Experiment, order: &Order, results: &Results) -> Strin
     }
 }
 
-const COLUMNS: &str = "array,policy,cache,chunk_bytes,measured,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,lead_writes,write_cache,ncq,seed,mb_per_s,requests,errors,\
+const COLUMNS: &str = "array,policy,cache,chunk_bytes,s_max,measured,places,write_bytes,unit_bytes,span_bytes,depth,pass_bytes,passes,lead_writes,write_cache,ncq,seed,mb_per_s,requests,errors,\
                        latency_mean_ns,latency_p50_ns,latency_p99_ns,latency_p999_ns,latency_max_ns,rows_full,rows_rmw,rows_rcw,\
                        stripe_writes,stripe_writes_full,blocks_filled,requests_saved,pass_mb_per_s,members,utilisation,member_reads,member_read_bytes,\
                        member_writes,member_written_bytes\n";
@@ -91,10 +91,11 @@ fn points_csv(points: &[Point], results: &Results, seed: u64) -> String {
 }
 
 fn row(point: &Point, outcome: &Outcome, seed: u64) -> String {
-    let Point { shape, policy, load, hdd, chunk_bytes, cache, measured } = point;
+    let Point { shape, policy, load, hdd, chunk_bytes, cache, stride_max, measured } = point;
     let mut fields = vec![shape.id.to_owned(), policy.name.to_owned()];
     fields.push(cache.map_or_else(|| "none".to_owned(), |cache| cache.key().replace("cache=", "")));
     fields.push(chunk_bytes.map_or_else(|| "default".to_owned(), |bytes| bytes.to_string()));
+    fields.push(stride_max.map_or_else(|| "measured".to_owned(), |blocks| blocks.to_string()));
     fields.extend([measured.word().to_owned(), load.places.word().to_owned()]);
     fields.extend([load.write_bytes, load.unit_bytes].map(|bytes| bytes.to_string()));
     fields.push(load.span_bytes.map_or_else(|| "all".to_owned(), |bytes| bytes.to_string()));

@@ -8,12 +8,12 @@ use stripewise_sim::model::{
 };
 
 /// The block of the papers' small requests.
-pub(super) const BLOCK: u64 = 4096;
+pub(crate) const BLOCK: u64 = 4096;
 /// A write that may complete in the drive's buffer.
-pub(super) const WRITE: ModelOp = ModelOp::Write { fua: false };
+pub(crate) const WRITE: ModelOp = ModelOp::Write { fua: false };
 
 /// The hard disks.
-pub(super) fn hdds() -> Vec<HddParams> {
+pub(crate) fn hdds() -> Vec<HddParams> {
     vec![
         HddParams::wd_caviar_black_640(),
         HddParams::seagate_cheetah_15k4_73(),
@@ -22,7 +22,7 @@ pub(super) fn hdds() -> Vec<HddParams> {
 }
 
 /// The SSDs, at full size.
-pub(super) fn ssds() -> Vec<SsdParams> {
+pub(crate) fn ssds() -> Vec<SsdParams> {
     vec![SsdParams::intel_x25e_64(), SsdParams::intel_535_120(), SsdParams::samsung_980_pro_1tb()]
 }
 

@@ -5,7 +5,7 @@
 //! ([`ClosedLoop`](stripewise_sim::model::ClosedLoop)).
 
 mod amplification;
-mod drives;
+pub(crate) mod drives;
 mod hdd_latency;
 mod hdd_zones;
 mod queue_depth;

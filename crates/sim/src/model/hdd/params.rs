@@ -1,7 +1,7 @@
 //! What a modelled hard disk is made of: numbers from data sheets, manuals and papers, and where each is
 //! from.
 
-use super::queue::QUEUE_DEPTH_MAX;
+use super::{geometry::Geometry, queue::QUEUE_DEPTH_MAX};
 
 /// Published seek times of one kind of access, without controller overhead and rotation, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +86,11 @@ impl HddParams {
     /// The same drive with another queue depth.
     pub fn with_queue_depth(self, queue_depth: usize) -> Self {
         Self { queue_depth, ..self }
+    }
+
+    /// Sectors on the track that holds this one.
+    pub fn track_sectors_at(&self, sector: u64) -> u32 {
+        Geometry::new(self).locate(sector).track_sectors
     }
 
     /// How much longer a write takes to settle after a head switch.
