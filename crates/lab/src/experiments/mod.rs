@@ -17,6 +17,7 @@ mod modthresh_fine;
 mod modthresh_fine_claims;
 mod modthresh_lines;
 mod msc;
+mod msc_aged;
 mod msc_random;
 mod raid4s;
 mod raid4s_endurance;
@@ -103,6 +104,7 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &scalaraid_tail::EXPERIMENT,
     &scalaraid_locks::EXPERIMENT,
     &msc_random::EXPERIMENT,
+    &msc_aged::EXPERIMENT,
 ];
 
 /// A word that no experiment begins with.

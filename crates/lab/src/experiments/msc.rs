@@ -52,6 +52,15 @@ pub(super) const OURS: Cache =
 /// All of them.
 pub(super) const CACHES: [Cache; 6] = [NONE, PBGC, PBGC_BACK, SC, CT, OURS];
 
+/// Those that are compared on file systems: there every block is a write, and none differs from PBGC through.
+pub(super) const FILE_SYSTEM_CACHES: [Cache; 4] = [PBGC, SC, CT, OURS];
+/// Dirty blocks that the page cache holds before it writes them back.
+pub(super) const DIRTY_BLOCKS: u64 = PAGE_CACHE_BYTES / 4096;
+/// 32 MiB: what mke2fs gives a file system of more than a gigabyte.
+pub(super) const JOURNAL_BLOCKS: u64 = (32 << 20) / 4096;
+/// Writes under way when a page cache is written back: Linux's `nr_requests`.
+pub(super) const WRITES_UNDER_WAY: u32 = 128;
+
 /// One of two amounts: all of it, or a part in a quick run.
 pub(super) fn part(effort: Effort, amount: u64) -> u64 {
     pick(effort, amount / QUICK_PARTS, amount)
@@ -64,6 +73,11 @@ pub(super) fn point(effort: Effort, cache: Cache, span_bytes: u64, writes: u64, 
         span_bytes: Some(part(effort, span_bytes)),
         ..WriteLoad::random(4096, depth, part(effort, 4096 * writes), 1)
     };
+    scripted(effort, cache, load)
+}
+
+/// A load on the paper's array, from an empty cache to the end of a flush.
+pub(super) fn scripted(effort: Effort, cache: Cache, load: WriteLoad) -> Point {
     let setting = CacheSetting {
         kind: cache.kind,
         size_bytes: part(effort, CACHE_BYTES),
@@ -88,11 +102,27 @@ pub(super) fn plot(
     point: impl Fn(Cache, u64) -> Point,
     value: impl Fn(&Outcome) -> f64,
 ) -> Plot {
+    plot_of(&CACHES, (name, title), (x, y), xs, results, point, |_, outcome| value(outcome))
+}
+
+/// A plot of some caches over some quantity.
+pub(super) fn plot_of(
+    caches: &[Cache],
+    (name, title): (&'static str, &str),
+    (x, y): (Axis, Axis),
+    xs: &[u64],
+    results: &Results,
+    point: impl Fn(Cache, u64) -> Point,
+    value: impl Fn(&Point, &Outcome) -> f64,
+) -> Plot {
     let line = |cache: Cache| {
-        let of = |x: &u64| Some((*x as f64, value(results.of(&point(cache, *x))?)));
+        let of = |x: &u64| {
+            let point = point(cache, *x);
+            Some((*x as f64, value(&point, results.of(&point)?)))
+        };
         xs.iter().filter_map(of).collect()
     };
-    let series = CACHES.iter().enumerate();
+    let series = caches.iter().enumerate();
     let series = series.map(|(hue, cache)| Series::new(cache.name, hue, Style::Marked, line(*cache)));
     Plot { name: name.into(), title: title.to_owned(), x, y, series: series.collect() }
 }
@@ -106,14 +136,48 @@ pub(super) fn table(
     point: impl Fn(Cache, u64) -> Point,
     value: impl Fn(&Outcome) -> f64,
 ) -> Table {
-    let headings: Vec<_> = std::iter::once(heading).chain(CACHES.iter().map(|cache| cache.name)).collect();
+    table_of(&CACHES, title, heading, xs, results, point, |_, outcome| value(outcome))
+}
+
+/// The same of some caches.
+pub(super) fn table_of(
+    caches: &[Cache],
+    title: &str,
+    heading: &str,
+    xs: &[(u64, String)],
+    results: &Results,
+    point: impl Fn(Cache, u64) -> Point,
+    value: impl Fn(&Point, &Outcome) -> f64,
+) -> Table {
+    let headings: Vec<_> = std::iter::once(heading).chain(caches.iter().map(|cache| cache.name)).collect();
     let mut table = Table::new(title, &headings);
     for (x, text) in xs {
         let cell = |cache: &Cache| {
-            let value = results.of(&point(*cache, *x)).map(&value);
+            let point = point(*cache, *x);
+            let value = results.of(&point).map(|outcome| value(&point, outcome));
             value.map_or_else(String::new, |value| format!("{value:.2}"))
         };
-        table.rows.push(std::iter::once(text.clone()).chain(CACHES.iter().map(cell)).collect());
+        table.rows.push(std::iter::once(text.clone()).chain(caches.iter().map(cell)).collect());
     }
     table
+}
+
+/// Requests to members for each request of a client.
+pub(super) fn requests(outcome: &Outcome) -> f64 {
+    let requests: u64 = outcome.members.iter().map(|member| member.reads + member.writes).sum();
+    requests as f64 / outcome.requests as f64
+}
+
+/// What points asked of members for each request of a client, and how long each took.
+pub(super) fn work<const N: usize>(results: &Results, of: [(String, Point); N]) -> String {
+    let text = |(name, point): (String, Point)| {
+        let outcome = results.of(&point)?;
+        let busy: u64 = outcome.members.iter().map(|member| member.busy_ns).sum();
+        let (each, filled) = (requests(outcome), outcome.blocks_filled as f64 / outcome.requests as f64);
+        let ms = busy as f64 / 1e6 / (each * outcome.requests as f64);
+        Some(format!(
+            "{name}: {each:.2} requests to members for each, {ms:.2} ms each, {filled:.1} blocks filled"
+        ))
+    };
+    of.into_iter().filter_map(text).collect::<Vec<_>>().join("; ") + "."
 }

@@ -31,7 +31,6 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
 
 const GB: u64 = 1 << 30;
 const WRITES: u64 = 160_000;
-const UNDER_WAY: u32 = 128;
 
 fn spans(effort: Effort) -> Vec<u64> {
     let all = [1, 2, 4, 8, 16];
@@ -39,7 +38,7 @@ fn spans(effort: Effort) -> Vec<u64> {
 }
 
 fn point(effort: Effort, cache: Cache, gb: u64) -> Point {
-    msc::point(effort, cache, gb * GB, WRITES, UNDER_WAY)
+    msc::point(effort, cache, gb * GB, WRITES, msc::WRITES_UNDER_WAY)
 }
 
 fn points(effort: Effort) -> Vec<Point> {
@@ -85,45 +84,24 @@ fn findings(results: &Results) -> Findings {
                 &spans,
                 results,
                 of,
-                requests,
+                msc::requests,
             ),
         ],
         tables: vec![
             msc::table("MB/s", "GiB", &rows, results, of, Outcome::mb_per_s),
-            msc::table("requests to members for a write", "GiB", &rows, results, of, requests),
+            msc::table("requests to members for a write", "GiB", &rows, results, of, msc::requests),
         ],
     }
-}
-
-/// Requests to members for each write of a client.
-fn requests(outcome: &Outcome) -> f64 {
-    let requests: u64 = outcome.members.iter().map(|member| member.reads + member.writes).sum();
-    requests as f64 / outcome.requests as f64
 }
 
 fn times(results: &Results, (of, over): (&Cache, &Cache), gb: u64, paper: f64) -> Claim {
     let point = |cache: &Cache| point(results.effort, *cache, gb);
     let judged = results.speed_up(&point(of), &point(over)).map(|ratio| {
         let judged = Judged::near(ratio, paper, TOLERANCE, format!("{ratio:.2}x"));
-        judged.because(why(results, [of, over], gb))
+        judged.because(msc::work(results, [of, over].map(|cache| (cache.name.to_owned(), point(cache)))))
     });
     let statement = format!("In {gb} GB {} is {paper}x as fast as {} (within a fifth).", of.name, over.name);
     Claim::new(statement, "Fig. 11", judged)
-}
-
-/// What both asked of members for a write, and how long each request took.
-fn why(results: &Results, both: [&Cache; 2], gb: u64) -> String {
-    let of = |cache: &Cache| {
-        let outcome = results.of(&point(results.effort, *cache, gb))?;
-        let busy: u64 = outcome.members.iter().map(|member| member.busy_ns).sum();
-        let (each, filled) = (requests(outcome), outcome.blocks_filled as f64 / outcome.requests as f64);
-        let ms = busy as f64 / 1e6 / (each * outcome.requests as f64);
-        Some(format!(
-            "{}: {each:.2} requests a write, {ms:.2} ms each, {filled:.1} blocks filled",
-            cache.name
-        ))
-    };
-    both.into_iter().filter_map(of).collect::<Vec<_>>().join("; ") + "."
 }
 
 fn never_behind(
