@@ -18,6 +18,8 @@ mod modthresh_fine_claims;
 mod modthresh_lines;
 mod msc;
 mod msc_aged;
+mod msc_bulk;
+mod msc_bulk_rows;
 mod msc_random;
 mod raid4s;
 mod raid4s_endurance;
@@ -105,6 +107,7 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &scalaraid_locks::EXPERIMENT,
     &msc_random::EXPERIMENT,
     &msc_aged::EXPERIMENT,
+    &msc_bulk::EXPERIMENT,
 ];
 
 /// A word that no experiment begins with.

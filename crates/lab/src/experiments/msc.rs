@@ -52,14 +52,19 @@ pub(super) const OURS: Cache =
 /// All of them.
 pub(super) const CACHES: [Cache; 6] = [NONE, PBGC, PBGC_BACK, SC, CT, OURS];
 
-/// Those that are compared on file systems: there every block is a write, and none differs from PBGC through.
-pub(super) const FILE_SYSTEM_CACHES: [Cache; 4] = [PBGC, SC, CT, OURS];
+/// Those that are compared on file systems.
+pub(super) const FILE_SYSTEM_CACHES: [Cache; 5] = [PBGC, PBGC_BACK, SC, CT, OURS];
 /// Dirty blocks that the page cache holds before it writes them back.
 pub(super) const DIRTY_BLOCKS: u64 = PAGE_CACHE_BYTES / 4096;
 /// 32 MiB: what mke2fs gives a file system of more than a gigabyte.
 pub(super) const JOURNAL_BLOCKS: u64 = (32 << 20) / 4096;
 /// Writes under way when a page cache is written back: Linux's `nr_requests`.
 pub(super) const WRITES_UNDER_WAY: u32 = 128;
+
+/// How far a "times as fast" of the paper's figure may be off, as a part of it: a fifth, or half of the gain if that is less.
+pub(super) fn tolerance(times: f64) -> f64 {
+    f64::min(0.2, (times - 1.0) / (2.0 * times))
+}
 
 /// One of two amounts: all of it, or a part in a quick run.
 pub(super) fn part(effort: Effort, amount: u64) -> u64 {

@@ -6,7 +6,7 @@ use super::{
     pick,
 };
 use crate::{
-    ext3::Aging,
+    ext3::{Aging, Made},
     findings::{Claim, Findings, Judged},
     plot::Axis,
     point::{Outcome, Point, Script, WriteLoad},
@@ -28,8 +28,11 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
          directory after directory. A transaction ends when the page cache holds 40 % (vm.dirty_ratio) of about 450 MiB; 128 \
          writes of a block are under way. Chunks of 128 KiB; the drives' write caches off; PBGC is the paper's md: a write is \
          acknowledged when members have it.",
-        "The section V of the paper gives 180 % for what IV-D says is 2.3 times; IV-D is judged. A quick run has an eighth of the \
-         caches, of the file system and of its journal; the files are as large as in a full one.",
+        "The section V of the paper gives 180 % for what IV-D says is 2.3 times; IV-D is judged. Its figures are not at one either: \
+         if SC lost 86 % and MSC-CT 17 %, from about the same throughput in cycle 1, MSC-CT would be six times as fast in cycle 20. \
+         Read as time, 1.86 and 1.17 times as much, it would be 1.6 times as fast. The loss is judged as written, and the times \
+         stand beside it. A quick run has an eighth of the caches, of the file system and of its journal; the files are as large \
+         as in a full one.",
     ],
     points: Points::Modelled(points),
     findings,
@@ -41,7 +44,7 @@ const CYCLES: u32 = 50;
 /// The mean file sizes of the paper's claims, in KiB, and others between them.
 const SMALL: u64 = 16;
 const LARGE: u64 = 2048;
-/// How far a "times as fast" of the paper's figure may be off, and what is left after a loss.
+/// How far what is left after a loss may be off.
 const TOLERANCE: f64 = 0.2;
 
 fn sizes(effort: Effort) -> Vec<u64> {
@@ -53,13 +56,12 @@ fn cycles(effort: Effort) -> Vec<u64> {
 }
 
 fn point(effort: Effort, cache: Cache, mean_kib: u64, cycle: u64) -> Point {
-    let aging = Aging {
+    let made = Made {
         size_bytes: msc::part(effort, FILE_SYSTEM_BYTES),
-        mean_bytes: mean_kib << 10,
-        cycle: cycle as u32,
         journal_blocks: msc::part(effort, msc::JOURNAL_BLOCKS),
         dirty_blocks: msc::part(effort, msc::DIRTY_BLOCKS),
     };
+    let aging = Aging { made, mean_bytes: mean_kib << 10, cycle: cycle as u32 };
     msc::scripted(effort, cache, WriteLoad::script(Script::Aging(aging), msc::WRITES_UNDER_WAY))
 }
 
@@ -88,8 +90,8 @@ fn findings(results: &Results) -> Findings {
     let caches = &FILE_SYSTEM_CACHES;
     Findings {
         claims: vec![
-            times(results, SMALL, 2.3, TOLERANCE),
-            times(results, LARGE, 1.06, TOLERANCE / 4.0),
+            times(results, SMALL, 2.3),
+            times(results, LARGE, 1.06),
             loss(results, SC, 0.86),
             loss(results, CT, 0.17),
         ],
@@ -130,7 +132,8 @@ fn findings(results: &Results) -> Findings {
 }
 
 /// MSC-CT over SC after all cycles.
-fn times(results: &Results, kib: u64, paper: f64, tolerance: f64) -> Claim {
+fn times(results: &Results, kib: u64, paper: f64) -> Claim {
+    let tolerance = msc::tolerance(paper);
     let point = |cache| point(results.effort, cache, kib, CYCLES.into());
     let judged = results.speed_up(&point(CT), &point(SC)).map(|ratio| {
         let judged = Judged::near(ratio, paper, tolerance, format!("{ratio:.2}x"));
@@ -149,7 +152,8 @@ fn loss(results: &Results, cache: Cache, paper: f64) -> Claim {
     let rate = |cycle| results.of(&point(cycle)).map(|outcome| rate(&point(cycle), outcome));
     let judged = rate(1).zip(rate(20)).map(|(first, later)| {
         let (left, lost) = (later / first, 100.0 * (1.0 - later / first));
-        let measured = format!("{lost:.0} % ({first:.1} and {later:.1} MB/s)");
+        let measured =
+            format!("{lost:.0} % ({first:.1} and {later:.1} MB/s: {:.2}x the time)", first / later);
         let judged = Judged::near(left, 1.0 - paper, TOLERANCE, measured);
         judged.because(msc::work(results, [1, 20].map(|cycle| (format!("cycle {cycle}"), point(cycle)))))
     });

@@ -6,9 +6,8 @@ use stripewise_load::Step;
 
 use super::{
     files::{Ext3, File},
-    journal::Journal,
     layout::BLOCK_BYTES,
-    page_cache::PageCache,
+    made::{Made, normal},
 };
 
 /// Files of a directory; the paper leaves it open.
@@ -21,16 +20,12 @@ const DELETED: f64 = 0.2;
 /// What is done, and which part of it is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Aging {
-    /// Bytes of the file system.
-    pub size_bytes: u64,
+    /// The file system.
+    pub made: Made,
     /// Mean of the files' sizes, in bytes; they are normally distributed, with a quarter of it as their deviation.
     pub mean_bytes: u64,
     /// The cycle whose writes are measured; 0 is that which fills the new file system.
     pub cycle: u32,
-    /// Blocks of the journal.
-    pub journal_blocks: u64,
-    /// Dirty blocks that the page cache holds.
-    pub dirty_blocks: u64,
 }
 
 /// The file system between two cycles.
@@ -40,19 +35,26 @@ struct Aged {
     files: Vec<File>,
     /// Directories that lack a file, once for each.
     lacking: Vec<u32>,
-    aging: Aging,
+    mean_bytes: u64,
 }
 
 impl Aging {
+    /// In keys.
+    pub(crate) fn key(&self) -> String {
+        format!("aging mean={} cycle={} {}", self.mean_bytes, self.cycle, self.made.key())
+    }
+
     /// Bytes of files that a cycle writes: what it deleted, or at first all.
     pub(crate) fn written_bytes(&self) -> u64 {
         let share = if self.cycle == 0 { FULL } else { FULL * DELETED };
-        (self.size_bytes as f64 * share) as u64
+        (self.made.size_bytes as f64 * share) as u64
     }
 
     /// The writes of the cycle that is measured.
     pub(crate) fn steps(&self, seed: u64) -> Vec<Step> {
-        let (mut aged, journal) = Aged::new(*self, seed);
+        let (of, mut cache) = self.made.mount(seed);
+        let rng = Rng::with_seed(seed);
+        let mut aged = Aged { of, rng, files: Vec::new(), lacking: Vec::new(), mean_bytes: self.mean_bytes };
         for _ in 0..self.cycle {
             while aged.create().is_some() {}
             aged.of.take_dirty();
@@ -60,7 +62,6 @@ impl Aging {
         }
         // The deletions' metadata are on the device before the writes begin.
         aged.of.take_dirty();
-        let mut cache = PageCache::new(Journal::new(journal), self.dirty_blocks);
         while aged.create().is_some() {
             cache.write_when_full(&mut aged.of);
         }
@@ -69,11 +70,6 @@ impl Aging {
 }
 
 impl Aged {
-    fn new(aging: Aging, seed: u64) -> (Self, Vec<u32>) {
-        let (of, journal) = Ext3::new(aging.size_bytes, aging.journal_blocks, seed);
-        (Self { of, rng: Rng::with_seed(seed), files: Vec::new(), lacking: Vec::new(), aging }, journal)
-    }
-
     /// Writes a file where one lacks, or into a new directory; none if the file system is as full as it shall be.
     fn create(&mut self) -> Option<()> {
         let left = self.of.free_blocks() as f64 - self.of.blocks() as f64 * (1.0 - FULL);
@@ -81,7 +77,7 @@ impl Aged {
             return None;
         }
         let directory = self.lacking.pop().unwrap_or_else(|| {
-            let made = self.of.make_directory();
+            let made = self.of.make_directory(None);
             self.lacking.extend(std::iter::repeat_n(made, FILES_A_DIRECTORY - 1));
             made
         });
@@ -104,15 +100,10 @@ impl Aged {
 
     /// A file's size, in blocks.
     fn size_blocks(&mut self) -> u64 {
-        let mean = self.aging.mean_bytes as f64;
+        let mean = self.mean_bytes as f64;
         let bytes = mean + mean / 4.0 * normal(&mut self.rng);
         (bytes.max(1.0) as u64).div_ceil(BLOCK_BYTES)
     }
-}
-
-/// A number of the standard normal distribution: twelve even ones, which need no function that machines compute differently.
-fn normal(rng: &mut Rng) -> f64 {
-    (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0
 }
 
 #[cfg(test)]
@@ -120,7 +111,8 @@ mod tests {
     use super::*;
 
     fn aging(mean_bytes: u64, cycle: u32) -> Aging {
-        Aging { size_bytes: 512 << 20, mean_bytes, cycle, journal_blocks: 1024, dirty_blocks: 4096 }
+        let made = Made { size_bytes: 512 << 20, journal_blocks: 1024, dirty_blocks: 4096 };
+        Aging { made, mean_bytes, cycle }
     }
 
     /// Runs of blocks that lie one behind the other, over all blocks of the writes.
@@ -150,14 +142,5 @@ mod tests {
         assert!(new < 0.05 && young > 0.1 && old > 1.1 * young, "{new}, {young}, {old}");
         let large = fragments_a_block(aging(1 << 20, 12));
         assert!(large < old / 3.0, "{large} and {old}");
-    }
-
-    #[test]
-    fn sizes_are_normally_distributed() {
-        let mut rng = Rng::with_seed(1);
-        let drawn: Vec<_> = (0..100_000).map(|_| normal(&mut rng)).collect();
-        let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
-        let variance = drawn.iter().map(|one| (one - mean) * (one - mean)).sum::<f64>() / drawn.len() as f64;
-        assert!(mean.abs() < 0.02 && (0.98..1.02).contains(&variance), "{mean} and {variance}");
     }
 }

@@ -49,7 +49,17 @@ impl File {
     }
 }
 
-/// A directory of the root.
+/// A file that is being written.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    file: File,
+    window: Window,
+    /// Where its next block is looked for.
+    goal: u32,
+    blocks: u64,
+}
+
+/// A directory.
 #[derive(Debug)]
 struct Directory {
     inode: u32,
@@ -79,8 +89,8 @@ pub(crate) struct Ext3 {
     colour: u32,
     rng: Rng,
     dirty: Dirty,
-    /// Blocks of windows that outlast their files, if they do.
-    kept: Option<Vec<u32>>,
+    /// Blocks that windows keep from others when their files are closed, if they do.
+    kept: Option<u64>,
 }
 
 impl Ext3 {
@@ -131,7 +141,14 @@ impl Ext3 {
         self.layout.blocks.into()
     }
 
+    /// The group of a directory.
+    #[cfg(test)]
+    pub(super) fn group_of_directory(&self, directory: u32) -> u32 {
+        self.inodes.group_of(self.directories[directory as usize].inode)
+    }
+
     /// Sizes and places.
+    #[cfg(test)]
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -146,12 +163,16 @@ impl Ext3 {
         (self.dirty.data.len() as u64, self.dirty.metadata.len() as u64)
     }
 
-    /// Makes a directory in the root; its number.
+    /// Makes a directory, in the root or in another; its number.
     ///
     /// # Panics
     /// If there is no inode or block left.
-    pub(crate) fn make_directory(&mut self) -> u32 {
-        let inode = self.inodes.for_directory(&self.blocks, &mut self.rng).expect("an inode is left");
+    pub(crate) fn make_directory(&mut self, parent: Option<u32>) -> u32 {
+        if let Some(parent) = parent {
+            self.enter(parent);
+        }
+        let parent = parent.map(|parent| self.directories[parent as usize].inode);
+        let inode = self.inodes.for_directory(parent, &self.blocks, &mut self.rng).expect("an inode is left");
         self.touch_inode(inode);
         let directory = Directory { inode, blocks: Vec::new(), entries: 0, empty: Vec::new() };
         self.directories.push(directory);
@@ -163,18 +184,62 @@ impl Ext3 {
     /// # Panics
     /// If there is no inode or block left.
     pub(crate) fn create(&mut self, directory: u32, blocks: u64) -> File {
+        let mut growing = self.begin(directory);
+        (0..blocks).for_each(|_| self.append(&mut growing));
+        self.close(growing)
+    }
+
+    /// Begins a file.
+    ///
+    /// # Panics
+    /// If there is no inode left.
+    pub(crate) fn begin(&mut self, directory: u32) -> Growing {
         let entry = self.enter(directory);
         let of = self.directories[directory as usize].inode;
         let inode = self.inodes.for_file(of, &self.blocks).expect("an inode is left");
         self.touch_inode(inode);
-        let mut file = File { inode, directory, entry, data: Vec::new(), indirect: Vec::new() };
-        self.fill(&mut file, blocks);
+        let file = File { inode, directory, entry, data: Vec::new(), indirect: Vec::new() };
+        Growing { goal: self.first_goal(inode), file, window: Window::default(), blocks: 0 }
+    }
+
+    /// Writes a block at a file's end.
+    ///
+    /// # Panics
+    /// If there is no block left.
+    pub(crate) fn append(&mut self, growing: &mut Growing) {
+        for _ in 0..indirect_before(growing.blocks) {
+            let block = self.next_block(growing);
+            self.dirty.metadata.insert(block);
+            growing.file.indirect.push(block);
+        }
+        let block = self.next_block(growing);
+        self.dirty.data.push(block);
+        match growing.file.data.last_mut() {
+            Some((first, count)) if *first + *count == block => *count += 1,
+            _ => growing.file.data.push((block, 1)),
+        }
+        growing.blocks += 1;
+        // Its size and its blocks are in its inode, or in the last indirect block.
+        self.dirty.metadata.insert(self.layout.inode_block(growing.file.inode));
+        self.dirty.metadata.extend(growing.file.indirect.last());
+    }
+
+    /// The file grows no more, and gives up its window.
+    pub(crate) fn close(&mut self, Growing { file, window, .. }: Growing) -> File {
+        if let (Some(kept), Some((start, end))) = (&mut self.kept, window.range()) {
+            for block in start..end.min(self.layout.blocks) {
+                if self.blocks.is_free(block) {
+                    self.blocks.take(block);
+                    *kept += 1;
+                }
+            }
+        }
         file
     }
 
-    /// Writes all of a file's blocks anew.
-    pub(crate) fn overwrite(&mut self, file: &File) {
-        self.dirty.data.extend(file.blocks());
+    /// Writes blocks of a file anew.
+    pub(crate) fn overwrite(&mut self, file: &File, blocks: &[u32]) {
+        self.dirty.data.extend(blocks);
         self.dirty.metadata.insert(self.layout.inode_block(file.inode));
     }
 
@@ -183,8 +248,10 @@ impl Ext3 {
         for block in file.blocks().chain(file.indirect.iter().copied()) {
             self.blocks.give_back(block);
             self.touch_group(block);
-            // Nobody writes a deleted indirect block.
-            self.dirty.metadata.remove(&block);
+        }
+        for block in &file.indirect {
+            // Nobody writes it any more.
+            self.dirty.metadata.remove(block);
         }
         self.inodes.give_back(file.inode);
         self.touch_inode(file.inode);
@@ -198,36 +265,10 @@ impl Ext3 {
         [entries, self.layout.inode_block(file.inode)].into_iter().chain(file.indirect.iter().copied())
     }
 
-    /// Gives a new file its blocks.
-    fn fill(&mut self, file: &mut File, blocks: u64) {
-        let (mut window, mut goal) = (Window::default(), self.first_goal(file.inode));
-        for index in 0..blocks {
-            for _ in 0..indirect_before(index) {
-                let block = self.allocate(goal, Some(&mut window));
-                self.dirty.metadata.insert(block);
-                file.indirect.push(block);
-                goal = block + 1;
-            }
-            let block = self.allocate(goal, Some(&mut window));
-            self.dirty.data.push(block);
-            match file.data.last_mut() {
-                Some((first, count)) if *first + *count == block => *count += 1,
-                _ => file.data.push((block, 1)),
-            }
-            goal = block + 1;
-        }
-        self.close(&window);
-    }
-
-    /// A file that grows no more gives up its window.
-    fn close(&mut self, window: &Window) {
-        let (Some(kept), Some((start, end))) = (&mut self.kept, window.range()) else { return };
-        for block in start..end.min(self.layout.blocks) {
-            if self.blocks.is_free(block) {
-                self.blocks.take(block);
-                kept.push(block);
-            }
-        }
+    fn next_block(&mut self, growing: &mut Growing) -> u32 {
+        let block = self.allocate(growing.goal, Some(&mut growing.window));
+        growing.goal = block + 1;
+        block
     }
 
     fn allocate(&mut self, goal: u32, window: Option<&mut Window>) -> u32 {
@@ -307,7 +348,7 @@ mod tests {
     #[test]
     fn indirect_blocks_lie_where_the_file_needs_them_first() {
         let mut of = made();
-        let directory = of.make_directory();
+        let directory = of.make_directory(None);
         let file = of.create(directory, 12 + 1024 + 5);
         let first = file.data[0].0;
         assert_eq!(file.data, [(first, 12), (first + 13, 1024), (first + 1039, 5)]);
@@ -323,7 +364,7 @@ mod tests {
     #[test]
     fn what_is_deleted_can_be_taken_again_and_the_counts_match() {
         let (mut of, mut rng) = (made(), Rng::with_seed(1));
-        let directory = of.make_directory();
+        let directory = of.make_directory(None);
         let mut files = vec![of.create(directory, 1)];
         let all = of.free_blocks() + 1;
         for _ in 0..5000 {
@@ -346,7 +387,7 @@ mod tests {
     #[test]
     fn a_new_file_is_dirty_with_all_that_knows_of_it() {
         let mut of = made();
-        let directory = of.make_directory();
+        let directory = of.make_directory(None);
         of.take_dirty();
         let file = of.create(directory, 3);
         let (dirty, layout) = (of.take_dirty(), *of.layout());
@@ -361,7 +402,7 @@ mod tests {
             layout.inode_block(file.inode),
         ];
         assert_eq!(dirty.metadata, expected.into());
-        of.overwrite(&file);
+        of.overwrite(&file, &dirty.data);
         let dirty = of.take_dirty();
         assert_eq!((dirty.data.len(), dirty.metadata), (3, [layout.inode_block(file.inode)].into()));
     }
@@ -370,7 +411,7 @@ mod tests {
     fn windows_that_are_kept_leave_gaps_between_files() {
         let mut of = made();
         of.keep_windows();
-        let directory = of.make_directory();
+        let directory = of.make_directory(None);
         let starts: Vec<_> = (0..4).map(|_| of.create(directory, 3).data[0].0).collect();
         assert!(starts[1..].windows(2).all(|two| two[1] - two[0] == 8), "{starts:?}");
     }

@@ -1,11 +1,15 @@
 //! In which group an inode goes: `fs/ext3/ialloc.c` of Linux 2.6.11.
 //!
 //! A directory in the root goes to the group with the fewest directories among those with no fewer free inodes and blocks than
-//! the average, from a random group on (Orlov). A file goes to its directory's group, while that has free inodes and blocks.
+//! the average, from a random group on (Orlov). One below goes to its parent's group, while that has room. A file goes to its directory's group, while that has free inodes and blocks.
 
 use fastrand::Rng;
 
-use super::{bitmap::Bitmap, blocks::Blocks, layout::Layout};
+use super::{
+    bitmap::Bitmap,
+    blocks::Blocks,
+    layout::{GROUP_BLOCKS, Layout},
+};
 
 /// Inodes that the file system itself has: the first for files is the eleventh.
 const RESERVED: u32 = 10;
@@ -37,9 +41,17 @@ impl Inodes {
         self.bitmaps.iter().map(|group| u64::from(group.free())).sum()
     }
 
-    /// An inode for a new directory of the root; none if all are taken.
-    pub(super) fn for_directory(&mut self, blocks: &Blocks, rng: &mut Rng) -> Option<u32> {
-        let group = self.group_for_directory(blocks, rng.u32(..self.groups()))?;
+    /// An inode for a new directory, in that which has the inode `parent` or in the root; none if all are taken.
+    pub(super) fn for_directory(
+        &mut self,
+        parent: Option<u32>,
+        blocks: &Blocks,
+        rng: &mut Rng,
+    ) -> Option<u32> {
+        let group = match parent {
+            Some(parent) => self.group_below(self.group_of(parent), blocks)?,
+            None => self.group_in_root(blocks, rng.u32(..self.groups()))?,
+        };
         self.directories[group as usize] += 1;
         self.take_in(group)
     }
@@ -56,13 +68,29 @@ impl Inodes {
     }
 
     /// `find_group_orlov`, in the root.
-    fn group_for_directory(&self, blocks: &Blocks, from: u32) -> Option<u32> {
+    fn group_in_root(&self, blocks: &Blocks, from: u32) -> Option<u32> {
         let groups = self.groups();
         let (inodes, free) = (self.free() / u64::from(groups), blocks.free() / u64::from(groups));
         let has_inodes = |group: &u32| u64::from(self.free_of(*group)) >= inodes.max(1);
         let cyclic = || (0..groups).map(|step| (from + step) % groups).filter(has_inodes);
         let roomy = cyclic().filter(|group| u64::from(blocks.free_of(*group)) >= free);
         roomy.min_by_key(|group| self.directories[*group as usize]).or_else(|| cyclic().next())
+    }
+
+    /// `find_group_orlov`, below the root: the parent's group, or the next one that has not many more directories than the
+    /// average and not much less room.
+    fn group_below(&self, parent: u32, blocks: &Blocks) -> Option<u32> {
+        let groups = self.groups();
+        let directories = self.directories.iter().sum::<u32>() / groups + self.per_group / 16;
+        let least = |free: u64, margin: u32| (free / u64::from(groups)).saturating_sub(margin.into());
+        let inodes = least(self.free(), self.per_group / 4).max(1);
+        let room = least(blocks.free(), GROUP_BLOCKS / 4);
+        let is_good = |group: &u32| {
+            let (free, of) = (u64::from(self.free_of(*group)), self.directories[*group as usize]);
+            free >= inodes && of < directories && u64::from(blocks.free_of(*group)) >= room
+        };
+        let mut cyclic = (0..groups).map(|step| (parent + step) % groups);
+        cyclic.find(is_good).or_else(|| self.group_in_root(blocks, parent))
     }
 
     /// `find_group_other`.
@@ -112,7 +140,7 @@ mod tests {
         let (mut inodes, blocks, mut rng) = (Inodes::new(&layout), Blocks::new(&layout), Rng::with_seed(1));
         let groups = layout.groups();
         for _ in 0..groups / 2 {
-            let directory = inodes.for_directory(&blocks, &mut rng).unwrap();
+            let directory = inodes.for_directory(None, &blocks, &mut rng).unwrap();
             for _ in 0..100 {
                 let file = inodes.for_file(directory, &blocks).unwrap();
                 assert_eq!(inodes.group_of(file), inodes.group_of(directory));
@@ -125,7 +153,7 @@ mod tests {
     fn all_inodes_are_found_and_none_twice() {
         let layout = Layout::new(256 << 20);
         let (mut inodes, blocks, mut rng) = (Inodes::new(&layout), Blocks::new(&layout), Rng::with_seed(1));
-        let directory = inodes.for_directory(&blocks, &mut rng).unwrap();
+        let directory = inodes.for_directory(None, &blocks, &mut rng).unwrap();
         let mut found = Vec::new();
         while let Some(file) = inodes.for_file(directory, &blocks) {
             found.push(file);

@@ -50,11 +50,17 @@ impl PageCache {
     pub(crate) fn end(mut self, of: &mut Ext3) -> Vec<Step> {
         self.end_transaction(of.take_dirty());
         self.end_transaction(Dirty::default());
+        self.into_steps()
+    }
+
+    /// All steps so far.
+    pub(super) fn into_steps(mut self) -> Vec<Step> {
         self.write_ended();
         self.steps
     }
 
-    fn end_transaction(&mut self, dirty: Dirty) {
+    /// These are written, with metadata of earlier transactions.
+    pub(super) fn end_transaction(&mut self, dirty: Dirty) {
         self.write_ended();
         let mut places = dirty.data;
         places.extend(self.journal.check_point(&dirty.metadata));
@@ -95,7 +101,7 @@ mod tests {
     #[test]
     fn data_come_before_the_journal_and_the_journal_before_the_places() {
         let (mut of, journal) = Ext3::new(256 << 20, 1024, 1);
-        let directory = of.make_directory();
+        let directory = of.make_directory(None);
         let mut cache = PageCache::new(Journal::new(journal.clone()), 64);
         let file = of.create(directory, 100);
         cache.write_when_full(&mut of);
@@ -114,7 +120,7 @@ mod tests {
     #[test]
     fn what_is_copied_is_read_before_it_is_written_and_beside_what_came_before() {
         let (mut of, journal) = Ext3::new(256 << 20, 1024, 1);
-        let directory = of.make_directory();
+        let directory = of.make_directory(None);
         let mut cache = PageCache::new(Journal::new(journal), 8);
         for _ in 0..2 {
             cache.read([extent((60_000, 8))]);

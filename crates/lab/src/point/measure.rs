@@ -1,6 +1,6 @@
 //! Running a point: a new array, a warm-up, writes that fill the drives' caches, the passes.
 
-use stripewise_load::{Load, Offsets, OpReport, Sizes, Step, Stop};
+use stripewise_load::{Load, Offsets, OpReport, Sizes, Stop};
 
 use super::{Measured, MemberOutcome, Outcome, Places, Point, Script};
 use crate::{
@@ -29,7 +29,8 @@ pub fn measure(point: &Point, seed: u64) -> Outcome {
     if point.measured == Measured::Whole {
         let before = rig.work();
         let whole = match point.load.places {
-            Places::Script(script) => run_steps(&rig, point, script.steps(load_seed)),
+            // A file system has one history: points of other cycles are other times of it.
+            Places::Script(script) => run_steps(&rig, point, script, seed),
             _ => run_whole(&rig, load_of(point, &rig, load_seed)),
         };
         return outcome(&[whole], &before, &rig.work());
@@ -110,10 +111,11 @@ fn run_whole(rig: &Rig, load: Load) -> Driven {
 }
 
 /// Runs a script's steps and then a flush, which counts as part of them.
-fn run_steps(rig: &Rig, point: &Point, steps: Vec<Step>) -> Driven {
+fn run_steps(rig: &Rig, point: &Point, script: Script, seed: u64) -> Driven {
     let array = rig.array().clone();
     let through = point.cache.is_some_and(|cache| cache.through);
-    let pace = Script::pace(point.load.depth, through);
+    let pace = script.pace(point.load.depth, through);
+    let steps = script.steps(seed);
     rig.run(async move { drive_steps(&array, steps, pace).await })
 }
 

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use cache::{CacheSetting, CacheWay};
 pub use measure::measure;
 pub use outcome::{MemberOutcome, Outcome};
-pub use script::Script;
+pub use script::{Pieces, Script};
 
 use crate::arrays::{HddSetting, Shape};
 
