@@ -25,7 +25,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
          the files' data. Cycle 0 fills the new file system; the first cycle is the first that deletes. The deletions are \
          written before. Metadata that are read lie in the page cache.",
         "Left open by the paper, and here: 100 files in a directory, and directories in the root; new files go where files lack, \
-         directory after directory. A transaction ends when the page cache holds 40 % (vm.dirty_ratio) of about 450 MiB; 128 \
+         directory after directory. A transaction ends when the page cache holds 40 % (vm.dirty_ratio) of about 450 MB; 128 \
          writes of a block are under way. Chunks of 128 KiB; the drives' write caches off; PBGC is the paper's md: a write is \
          acknowledged when members have it.",
         "The section V of the paper gives 180 % for what IV-D says is 2.3 times; IV-D is judged. Its figures are not at one either: \
