@@ -11,7 +11,7 @@ use crate::{
 pub(super) struct Row {
     /// As the paper calls it.
     pub(super) name: &'static str,
-    /// On an axis.
+    /// On an axis: r reads and w writes, in sequence or, with another r before, at random; fs goes through a file.
     pub(super) short: &'static str,
     /// The paper's times or rates.
     pub(super) paper: &'static str,
@@ -49,28 +49,28 @@ pub(super) const ROWS: [Row; 12] = [
     }),
     SOURCES,
     row(("mkfs", "mkfs"), "Table II: 42.0 s and 34.2 s", 1.23, |effort| Script::MakeFileSystem(made(effort))),
-    row(("sequential read (fs)", "fs, read"), "Table II: 190 and 252 MB/s", 1.33, |effort| {
+    row(("sequential read (fs)", "fs r"), "Table II: 190 and 252 MB/s", 1.33, |effort| {
         file(effort, true, None)
     }),
-    row(("sequential write (fs)", "write"), "Table II: 166 and 189 MB/s", 1.14, |effort| {
+    row(("sequential write (fs)", "fs w"), "Table II: 166 and 189 MB/s", 1.14, |effort| {
         file(effort, false, None)
     }),
-    row(("bulky random read (fs)", "random read"), "Table II: 57.5 and 67.4 MB/s", 1.17, |effort| {
+    row(("bulky random read (fs)", "fs rr"), "Table II: 57.5 and 67.4 MB/s", 1.17, |effort| {
         file(effort, true, Some(STRIPE_BYTES))
     }),
-    row(("bulky random write (fs)", "random write"), "Table II: 58.8 and 68.0 MB/s", 1.16, |effort| {
+    row(("bulky random write (fs)", "fs rw"), "Table II: 58.8 and 68.0 MB/s", 1.16, |effort| {
         file(effort, false, Some(STRIPE_BYTES))
     }),
-    row(("sequential read (block)", "block, read"), "Table II: 106 and 381 MB/s", 3.6, |effort| {
+    row(("sequential read (block)", "r"), "Table II: 106 and 381 MB/s", 3.6, |effort| {
         pieces(effort, true, None)
     }),
-    row(("sequential write (block)", "write"), "Table II: 168 and 289 MB/s", 1.72, |effort| {
+    row(("sequential write (block)", "w"), "Table II: 168 and 289 MB/s", 1.72, |effort| {
         pieces(effort, false, None)
     }),
-    row(("bulky random read (block)", "random read"), "Table II: 81 and 85 MB/s", 1.05, |effort| {
+    row(("bulky random read (block)", "rr"), "Table II: 81 and 85 MB/s", 1.05, |effort| {
         pieces(effort, true, Some(msc::part(effort, FILE_SYSTEM_BYTES)))
     }),
-    row(("bulky random write (block)", "random write"), "Table II: 80 and 94 MB/s", 1.18, |effort| {
+    row(("bulky random write (block)", "rw"), "Table II: 80 and 94 MB/s", 1.18, |effort| {
         pieces(effort, false, Some(msc::part(effort, FILE_SYSTEM_BYTES)))
     }),
 ];
