@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stripewise_engine::{Array, MemberStatsReport, StatsReport};
-use stripewise_load::{Load, LoadReport};
+use stripewise_load::{Load, LoadReport, Pace, Step};
 
 /// A load's results for clients, and for the array.
 #[derive(Debug, Clone)]
@@ -37,14 +37,30 @@ pub async fn drive(array: &Array, load: Load) -> Driven {
 /// # Panics
 /// Also if the flush fails.
 pub async fn drive_whole(array: &Array, load: Load) -> Driven {
+    whole(array, stripewise_load::run(array.env().clone(), Arc::new(array.device()), load)).await
+}
+
+/// Runs steps of requests on an array, and flushes it then. The flush counts as part of them. Must be awaited on a task of the
+/// array's environment.
+///
+/// # Panics
+/// If the steps have requests of which none may be under way, or the flush fails.
+pub async fn drive_steps(array: &Array, steps: Vec<Step>, pace: Pace) -> Driven {
+    whole(array, stripewise_load::run_steps(array.env().clone(), Arc::new(array.device()), steps, pace)).await
+}
+
+/// A load and a flush after it.
+async fn whole(array: &Array, load: impl Future<Output = LoadReport>) -> Driven {
     let (begun, stats, before) = (array.env().now(), array.stats().report(), members(array).await);
-    let mut driven = drive(array, load).await;
+    let report = load.await;
     array.flush().await.expect("the array can be flushed");
-    driven.load.elapsed = array.env().now().since(begun);
-    driven.stats = array.stats().report().since(&stats);
+    let elapsed = array.env().now().since(begun);
     let after = members(array).await;
-    driven.members = after.iter().zip(&before).map(|(after, before)| after.since(before)).collect();
-    driven
+    Driven {
+        load: LoadReport { elapsed, ..report },
+        stats: array.stats().report().since(&stats),
+        members: after.iter().zip(&before).map(|(after, before)| after.since(before)).collect(),
+    }
 }
 
 async fn members(array: &Array) -> Vec<MemberStatsReport> {

@@ -10,6 +10,7 @@
 //!   machine it ran on.
 //! * [`realtime`]: a point of a real-time experiment.
 //! * [`validate`]: how far the disk models are from data sheets, papers and analysis.
+//! * [`ext3`]: a model of a file system, which makes loads for points.
 //! * [`report`]: sections with checks, as a table, CSV files, and one self-contained page.
 //! * [`plot`]: diagrams as SVG, without dependencies.
 //!
@@ -22,6 +23,7 @@ pub mod counters;
 pub mod driven;
 pub mod engine_bench;
 pub mod experiments;
+pub mod ext3;
 pub mod findings;
 pub mod machine;
 pub mod parallel;

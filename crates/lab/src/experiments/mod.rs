@@ -17,6 +17,9 @@ mod modthresh_fine;
 mod modthresh_fine_claims;
 mod modthresh_lines;
 mod msc;
+mod msc_aged;
+mod msc_bulk;
+mod msc_bulk_rows;
 mod msc_depth;
 mod msc_random;
 mod msc_stride;
@@ -109,6 +112,8 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &msc_random::EXPERIMENT,
     &msc_stride::EXPERIMENT,
     &msc_depth::EXPERIMENT,
+    &msc_aged::EXPERIMENT,
+    &msc_bulk::EXPERIMENT,
 ];
 
 /// A word that no experiment begins with.

@@ -30,6 +30,16 @@ pub(super) struct Cache {
     through: bool,
 }
 
+impl Cache {
+    /// How partly written rows are written: as md does, and ours as on every array whose members rotate.
+    fn selection(self) -> &'static str {
+        match self.way {
+            CacheWay::Paper => "classic",
+            CacheWay::Ours => "cost",
+        }
+    }
+}
+
 /// No cache.
 pub(super) const NONE: Cache =
     Cache { name: "none", kind: CacheKind::None, way: CacheWay::Paper, through: false };
@@ -59,6 +69,18 @@ pub(super) const CACHES: [Cache; 7] = [NONE, PBGC, PBGC_BACK, SC, CT, OURS, AUTO
 /// Writes under way when a page cache is written back: Linux's `nr_requests`.
 pub(super) const WRITES_UNDER_WAY: u32 = 128;
 
+/// Those that are compared on file systems.
+pub(super) const FILE_SYSTEM_CACHES: [Cache; 6] = [PBGC, PBGC_BACK, SC, CT, OURS, AUTO];
+/// Dirty blocks that the page cache holds before it writes them back.
+pub(super) const DIRTY_BLOCKS: u64 = PAGE_CACHE_BYTES / 4096;
+/// 32 MiB: what mke2fs gives a file system of more than a gigabyte.
+pub(super) const JOURNAL_BLOCKS: u64 = (32 << 20) / 4096;
+
+/// How far a "times as fast" of the paper's figure may be off, as a part of it: a fifth, or half of the gain if that is less.
+pub(super) fn tolerance(times: f64) -> f64 {
+    f64::min(0.2, (times - 1.0) / (2.0 * times))
+}
+
 /// One of two amounts: all of it, or a part in a quick run.
 pub(super) fn part(effort: Effort, amount: u64) -> u64 {
     pick(effort, amount / QUICK_PARTS, amount)
@@ -71,6 +93,11 @@ pub(super) fn point(effort: Effort, cache: Cache, span_bytes: u64, writes: u64, 
         span_bytes: Some(part(effort, span_bytes)),
         ..WriteLoad::random(4096, depth, part(effort, 4096 * writes), 1)
     };
+    scripted(effort, cache, load)
+}
+
+/// A load on the paper's array, from an empty cache to the end of a flush.
+pub(super) fn scripted(effort: Effort, cache: Cache, load: WriteLoad) -> Point {
     let setting = CacheSetting {
         kind: cache.kind,
         size_bytes: part(effort, CACHE_BYTES),
@@ -82,7 +109,7 @@ pub(super) fn point(effort: Effort, cache: Cache, span_bytes: u64, writes: u64, 
         chunk_bytes: Some(CHUNK_BYTES),
         cache: (cache.kind != CacheKind::None).then_some(setting),
         measured: Measured::Whole,
-        ..Point::new(&shapes::MSC, policy("classic"), load)
+        ..Point::new(&shapes::MSC, policy(cache.selection()), load)
     }
 }
 
@@ -95,11 +122,27 @@ pub(super) fn plot(
     point: impl Fn(Cache, u64) -> Point,
     value: impl Fn(&Outcome) -> f64,
 ) -> Plot {
+    plot_of(&CACHES, (name, title), (x, y), xs, results, point, |_, outcome| value(outcome))
+}
+
+/// A plot of some caches over some quantity.
+pub(super) fn plot_of(
+    caches: &[Cache],
+    (name, title): (&'static str, &str),
+    (x, y): (Axis, Axis),
+    xs: &[u64],
+    results: &Results,
+    point: impl Fn(Cache, u64) -> Point,
+    value: impl Fn(&Point, &Outcome) -> f64,
+) -> Plot {
     let line = |cache: Cache| {
-        let of = |x: &u64| Some((*x as f64, value(results.of(&point(cache, *x))?)));
+        let of = |x: &u64| {
+            let point = point(cache, *x);
+            Some((*x as f64, value(&point, results.of(&point)?)))
+        };
         xs.iter().filter_map(of).collect()
     };
-    let series = CACHES.iter().enumerate();
+    let series = caches.iter().enumerate();
     let series = series.map(|(hue, cache)| Series::new(cache.name, hue, Style::Marked, line(*cache)));
     Plot { name: name.into(), title: title.to_owned(), x, y, series: series.collect() }
 }
@@ -113,14 +156,28 @@ pub(super) fn table(
     point: impl Fn(Cache, u64) -> Point,
     value: impl Fn(&Outcome) -> f64,
 ) -> Table {
-    let headings: Vec<_> = std::iter::once(heading).chain(CACHES.iter().map(|cache| cache.name)).collect();
+    table_of(&CACHES, title, heading, xs, results, point, |_, outcome| value(outcome))
+}
+
+/// The same of some caches.
+pub(super) fn table_of(
+    caches: &[Cache],
+    title: &str,
+    heading: &str,
+    xs: &[(u64, String)],
+    results: &Results,
+    point: impl Fn(Cache, u64) -> Point,
+    value: impl Fn(&Point, &Outcome) -> f64,
+) -> Table {
+    let headings: Vec<_> = std::iter::once(heading).chain(caches.iter().map(|cache| cache.name)).collect();
     let mut table = Table::new(title, &headings);
     for (x, text) in xs {
         let cell = |cache: &Cache| {
-            let value = results.of(&point(*cache, *x)).map(&value);
+            let point = point(*cache, *x);
+            let value = results.of(&point).map(|outcome| value(&point, outcome));
             value.map_or_else(String::new, |value| format!("{value:.2}"))
         };
-        table.rows.push(std::iter::once(text.clone()).chain(CACHES.iter().map(cell)).collect());
+        table.rows.push(std::iter::once(text.clone()).chain(caches.iter().map(cell)).collect());
     }
     table
 }

@@ -3,10 +3,10 @@
 use stripewise_engine::{StrideLimit, StrideLimits};
 use stripewise_load::{Load, Offsets, OpReport, Sizes, Stop};
 
-use super::{Measured, MemberOutcome, Outcome, Places, Point};
+use super::{Measured, MemberOutcome, Outcome, Places, Point, Script};
 use crate::{
     arrays::{MemberWork, Rig},
-    driven::{Driven, drive, drive_whole},
+    driven::{Driven, drive, drive_steps, drive_whole},
 };
 
 /// Writes of the warm-up: enough to touch every region of the bitmap, and for policies to learn.
@@ -17,7 +17,8 @@ const WARM_UP_BYTES_MAX: u64 = 1 << 20;
 /// Runs a point from nothing: the array is made, warmed up, brought to its steady state, and measured in it.
 ///
 /// # Panics
-/// If the point is impossible, such as a write larger than its array, or passes in sequence beyond its end.
+/// If the point is impossible, such as a write larger than its array, passes in sequence beyond its end, or a script whose steady
+/// state is asked for.
 pub fn measure(point: &Point, seed: u64) -> Outcome {
     let rig = Rig::with_chunks(point.shape, point.policy, point.hdd, point.chunk_bytes, seed);
     let load_seed = point.load_seed(seed);
@@ -35,7 +36,11 @@ pub fn measure(point: &Point, seed: u64) -> Outcome {
     }
     if point.measured == Measured::Whole {
         let before = rig.work();
-        let whole = run_whole(&rig, load_of(point, &rig, load_seed));
+        let whole = match point.load.places {
+            // A file system has one history: points of other cycles are other times of it.
+            Places::Script(script) => run_steps(&rig, point, script, seed),
+            _ => run_whole(&rig, load_of(point, &rig, load_seed)),
+        };
         return outcome(&[whole], &before, &rig.work());
     }
     warm_up(&rig, point, load_seed);
@@ -90,6 +95,7 @@ fn load_of(point: &Point, rig: &Rig, seed: u64) -> Load {
             Places::Sequential => Offsets::Sequential,
             Places::Sweeps(places) => Offsets::Sweeps { places },
             Places::Skips { mean, max } => Offsets::Skips { mean, max },
+            Places::Script(_) => panic!("a script is measured as a whole"),
         },
         sizes: Sizes::Fixed(load.write_bytes),
         unit_bytes: load.unit_bytes,
@@ -113,23 +119,33 @@ fn run_whole(rig: &Rig, load: Load) -> Driven {
     rig.run(async move { drive_whole(&array, load).await })
 }
 
+/// Runs a script's steps and then a flush, which counts as part of them.
+fn run_steps(rig: &Rig, point: &Point, script: Script, seed: u64) -> Driven {
+    let array = rig.array().clone();
+    let through = point.cache.is_some_and(|cache| cache.through);
+    let pace = script.pace(point.load.depth, through);
+    let steps = script.steps(seed);
+    rig.run(async move { drive_steps(&array, steps, pace).await })
+}
+
 fn outcome(passes: &[Driven], before: &[MemberWork], after: &[MemberWork]) -> Outcome {
-    let mut writes = OpReport::default();
+    let mut all = OpReport::default();
     for pass in passes {
-        writes.add(&pass.load.writes);
+        all.add(&pass.load.reads);
+        all.add(&pass.load.writes);
     }
     let sum = |value: fn(&Driven) -> u64| passes.iter().map(value).sum::<u64>();
-    let latency_ns = |quantile| writes.latency_ns.value_at_quantile(quantile);
+    let latency_ns = |quantile| all.latency_ns.value_at_quantile(quantile);
     Outcome {
-        pass_bytes: passes.iter().map(|pass| pass.load.writes.bytes).collect(),
+        pass_bytes: passes.iter().map(|pass| pass.load.reads.bytes + pass.load.writes.bytes).collect(),
         pass_ns: passes.iter().map(|pass| pass.load.elapsed.as_nanos() as u64).collect(),
-        requests: writes.requests,
-        errors: writes.errors,
-        latency_mean_ns: writes.latency_ns.mean() as u64,
+        requests: all.requests,
+        errors: all.errors,
+        latency_mean_ns: all.latency_ns.mean() as u64,
         latency_p50_ns: latency_ns(0.5),
         latency_p99_ns: latency_ns(0.99),
         latency_p999_ns: latency_ns(0.999),
-        latency_max_ns: writes.latency_ns.max(),
+        latency_max_ns: all.latency_ns.max(),
         rows_full: sum(|pass| pass.stats.rows_full),
         rows_rmw: sum(|pass| pass.stats.rows_rmw),
         rows_rcw: sum(|pass| pass.stats.rows_rcw),

@@ -3,6 +3,7 @@
 mod cache;
 mod measure;
 mod outcome;
+mod script;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use cache::{CacheSetting, CacheWay};
 pub use measure::measure;
 pub use outcome::{MemberOutcome, Outcome};
+pub use script::{Pieces, Script};
 
 use crate::arrays::{HddSetting, Shape};
 
@@ -42,7 +44,7 @@ pub struct Point {
 pub enum Measured {
     /// The steady state: passes after a warm-up, and after writes that fill the drives' caches.
     Steady,
-    /// One pass from a new array to the end of a flush after it.
+    /// One pass from a new array to the end of a flush after it. Scripts are measured so.
     Whole,
 }
 
@@ -89,6 +91,8 @@ pub enum Places {
         /// The longest.
         max: u64,
     },
+    /// Where a script says, which says also how long requests are, and whether they read.
+    Script(Script),
 }
 
 impl Measured {
@@ -109,6 +113,7 @@ impl Places {
             Self::Sequential => "sequential",
             Self::Sweeps(_) => "sweeps",
             Self::Skips { .. } => "skips",
+            Self::Script(_) => "script",
         }
     }
 }
@@ -118,6 +123,11 @@ impl WriteLoad {
     pub fn random(write_bytes: u64, depth: u32, pass_bytes: u64, passes: u32) -> Self {
         let (places, unit_bytes) = (Places::Random, write_bytes);
         Self { places, write_bytes, unit_bytes, span_bytes: None, depth, pass_bytes, passes }
+    }
+
+    /// A script, once, with so many writes under way. Its writes are mostly of a block.
+    pub fn script(script: Script, depth: u32) -> Self {
+        Self { places: Places::Script(script), ..Self::random(4096, depth, script.bytes(), 1) }
     }
 
     /// Writes of a pass.
@@ -139,6 +149,7 @@ impl Point {
         let places = match load.places {
             Places::Sweeps(places) => format!("{} of {places}", load.places.word()),
             Places::Skips { mean, max } => format!("{} of {mean} to {max}", load.places.word()),
+            Places::Script(script) => format!("{} {}", load.places.word(), script.key()),
             _ => load.places.word().to_owned(),
         };
         let drives = if hdd.write_cache { "cache" } else { "no-cache" };

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 /// The outcome of a point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Of each pass: bytes written.
+    /// Of each pass: bytes written by clients, and read.
     pub pass_bytes: Vec<u64>,
     /// Of each pass: from its first request to the end of its last, in nanoseconds.
     pub pass_ns: Vec<u64>,
-    /// Writes of all passes.
+    /// Requests of all passes: writes, and reads if there are any.
     pub requests: u64,
-    /// Writes that failed.
+    /// Those that failed.
     pub errors: u64,
-    /// Mean latency of a write, in nanoseconds.
+    /// Mean latency of a request, in nanoseconds.
     pub latency_mean_ns: u64,
-    /// Half of the writes were faster.
+    /// Half of the requests were faster.
     pub latency_p50_ns: u64,
     /// All but one of a hundred.
     pub latency_p99_ns: u64,

@@ -7,6 +7,7 @@ use crate::arrays::{
     drives::{Drive, MEMBER_BYTES},
     shapes::{self, Shape},
 };
+use crate::ext3::{Copying, Files, Made, Sizes};
 
 fn run(shape: &'static Shape, name: &str, kib: u64) -> Outcome {
     measure(&Point::new(shape, policy(name).unwrap(), WriteLoad::random(kib << 10, 10, kib << 17, 2)), 1)
@@ -125,6 +126,23 @@ fn what_is_given_as_s_max_decides_what_is_filled() {
     let [none, few, many] = [1, 4, 64].map(|blocks| filled(Some(blocks)));
     assert!(none == 0 && 0 < few && few < many, "{none}, {few}, {many}");
     assert!(filled(None) > 0, "as measured");
+}
+
+#[test]
+fn a_script_is_measured_with_its_reads_and_to_the_end_of_a_flush() {
+    let made = Made { size_bytes: 1 << 30, journal_blocks: 256, dirty_blocks: 100 };
+    let files = Files { count: 20, mean_bytes: 64 << 10, sizes: Sizes::Alike, a_directory: 10 };
+    let script = Script::Copying(Copying { made, files, keeps_windows: false });
+    let load = WriteLoad::script(script, 8);
+    let point =
+        Point { measured: Measured::Whole, ..Point::new(&shapes::RAID5, policy("classic").unwrap(), load) };
+    let found = measure(&point, 1);
+    assert_eq!((load.pass_bytes, found.errors, found.pass_ns.len()), (20 << 16, 0, 1));
+    // All is read and written, and metadata and journal on top.
+    let bytes = found.pass_bytes[0] as f64 / load.pass_bytes as f64;
+    assert!((2.0..3.0).contains(&bytes), "{bytes}");
+    assert_eq!(measure(&point, 1), found, "the same seed");
+    assert!(point.key().contains("script copy 20 of 65536 alike"), "{}", point.key());
 }
 
 #[test]

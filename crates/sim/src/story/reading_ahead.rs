@@ -13,11 +13,11 @@ use crate::{
 };
 
 /// One calm time in so many of an array that may have a cache.
-const ONE_IN: u8 = 4;
+const ONE_IN: u8 = 2;
 /// Stripes that are read one after the other.
 const STRIPES: usize = 6;
 /// How often.
-const TIMES: usize = 4;
+const TIMES: usize = 6;
 /// The most steps from the beginning of a stripe's reads to the first write of the next stripe.
 const STEPS_MAX: u64 = 40;
 /// One in so many writes must be durable.
