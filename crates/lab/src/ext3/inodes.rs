@@ -1,4 +1,4 @@
-//! In which group an inode goes: `fs/ext3/ialloc.c` of Linux 2.6.11.
+//! In which group an inode goes: `fs/ext3/ialloc.c`, read in a later version than Linux 2.6.11's.
 //!
 //! A directory in the root goes to the group with the fewest directories among those with no fewer free inodes and blocks than
 //! the average, from a random group on (Orlov). One below goes to its parent's group, while that has room. A file goes to its directory's group, while that has free inodes and blocks.
