@@ -45,6 +45,13 @@ impl Default for Passing {
     }
 }
 
+impl Passing {
+    /// Something else decides for now.
+    pub(super) fn pause(&mut self) {
+        self.turns.pause();
+    }
+}
+
 impl Past for Passing {
     fn next(&mut self, seen: &Seen<'_>) -> Verdict {
         self.is_full = seen.is_full(self.is_full);

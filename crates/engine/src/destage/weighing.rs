@@ -5,7 +5,8 @@
 //! measured at the same time: a sample of the stripes, a small share, goes the other way. It has no more than its share of
 //! the cache, so that it finds what all stripes would find.
 //!
-//! Where members are not the limit, such as flash under a few clients, [turns](super::Turns) decide.
+//! Where members are not the limit, such as flash under a few clients, or where both ways occupy them alike,
+//! [turns](super::Turns) decide.
 
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ const KNOWN_WRITES: f64 = 64.0;
 const KNOWN_BLOCKS: f64 = 256.0;
 /// After so many times as much, it counts half.
 const HALVED_AFTER: f64 = 8.0;
-/// Through must be better by this factor to be chosen, and as good to be kept.
-const MARGIN: f64 = 0.95;
+/// Costs that differ by less than this factor are alike.
+const ALIKE: f64 = 1.25;
 /// Writes went past the cache, so many in a window at least, and members were not busy: each client waits for one write
 /// after the other. That is not tried again for so long.
 const PASSED_MIN: u64 = 8;
@@ -108,10 +109,11 @@ impl Past for Weighing {
             let share = self.sample().max(self.room_of_sample(seen));
             return self.verdict(Bound::share(1.0 - share), share);
         }
-        match self.busy {
-            Some(busy) if busy < BUSY => self.turns.next(seen),
-            _ => self.verdict(Bound::share(self.sample()), 1.0),
+        if self.busy.is_some_and(|busy| busy < BUSY) || self.are_alike() {
+            return self.turns.next(seen);
         }
+        self.turns.pause();
+        self.verdict(Bound::share(self.sample()), 1.0)
     }
 }
 
@@ -162,8 +164,13 @@ impl Weighing {
                 self.not_before = Timestamp(now.0 + NOT_AGAIN.as_nanos() as u64);
             }
         } else {
-            self.is_through = busy >= BUSY && through < MARGIN * back && now >= self.not_before;
+            self.is_through = busy >= BUSY && ALIKE * through <= back && now >= self.not_before;
         }
+    }
+
+    /// Whether both ways cost nearly the same: then what else they cost decides.
+    fn are_alike(&self) -> bool {
+        matches!(self.known(), (Some(through), Some(back)) if through < ALIKE * back && back < ALIKE * through)
     }
 
     /// What a byte costs through, and back.
@@ -254,7 +261,7 @@ mod tests {
     fn the_way_that_occupies_members_less_is_taken_and_the_other_costs_little() {
         let mut load = Load::default();
         for (costs, goes_through) in
-            [((400.0, 100.0), false), ((100.0, 130.0), true), ((100.0, 105.0), true), ((300.0, 200.0), false)]
+            [((400.0, 100.0), false), ((100.0, 150.0), true), ((100.0, 105.0), true), ((300.0, 200.0), false)]
         {
             load.run(600, costs, 1.0);
             let (through, cost) = load.run(300, costs, 1.0);
@@ -281,6 +288,15 @@ mod tests {
         };
         let verdict = weighing.next(&seen);
         assert_eq!((verdict.bound, verdict.weighed.why), (Bound::NONE, Why::Room));
+    }
+
+    #[test]
+    fn where_both_ways_are_alike_turns_decide() {
+        let mut load = Load::default();
+        load.run(60, (100.0, 110.0), 1.0);
+        assert_eq!(load.step().weighed.why, Why::Served);
+        load.run(600, (100.0, 50.0), 1.0);
+        assert_eq!(load.step().weighed.why, Why::Cost);
     }
 
     #[test]
