@@ -13,12 +13,12 @@ use crate::{
 };
 
 /// One calm time in so many of an array that may have a cache.
-const ONE_IN: u8 = 2;
+const ONE_IN: u8 = 4;
 /// Stripes that are read one after the other.
 const STRIPES: usize = 6;
 /// How often.
-const TIMES: usize = 6;
-/// The most steps from the beginning of a stripe's reads to the first write of the next stripe.
+const TIMES: usize = 4;
+/// The most steps between a read and the first write of the next stripe.
 const STEPS_MAX: u64 = 40;
 /// One in so many writes must be durable.
 const FUA_ONE_IN: u8 = 3;
@@ -65,20 +65,27 @@ impl Story {
         Some(first + self.cache_rng.usize(0..=(last - first) / stripe) * stripe)
     }
 
-    /// Reads the first block of each chunk. Between two stripes, clients begin to write the next one.
+    /// Reads the first block of each chunk. Meanwhile, before some chunk of a stripe or after its last, clients begin to
+    /// write the next one.
     fn read_and_write(&mut self, first: usize) -> Result<Vec<Slot<()>>, Violation> {
         let (stripe, chunk) = (self.stripe_sectors(), self.shape.chunk_bytes as usize / SECTOR_BYTES);
         let mut clients = Vec::new();
         for index in 0..STRIPES {
             let start = first + index * stripe;
+            let begins = start + self.cache_rng.usize(0..=stripe / chunk) * chunk;
             for at in (start..start + stripe).step_by(chunk) {
+                if at == begins && index + 1 < STRIPES {
+                    clients.push(self.write_some_of(start + stripe, stripe));
+                    let steps = self.cache_rng.u64(..STEPS_MAX);
+                    self.world.run_steps(steps);
+                }
                 let (array, offset_bytes) = (self.array().clone(), (at * SECTOR_BYTES) as u64);
                 let read = async move { array.read(offset_bytes, IoBuf::with_len(SECTOR_BYTES)).await };
                 let _ = self.finish(read, "a read")?;
             }
             let steps = self.cache_rng.u64(..STEPS_MAX);
             self.world.run_steps(steps);
-            if index + 1 < STRIPES {
+            if begins == start + stripe && index + 1 < STRIPES {
                 clients.push(self.write_some_of(start + stripe, stripe));
             }
         }
