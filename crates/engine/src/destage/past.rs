@@ -108,6 +108,8 @@ pub enum Why {
     Room,
     /// Clients are served faster this way, as measured in turns.
     Served,
+    /// Which way is better is not known yet.
+    Unknown,
     /// Members are occupied for a shorter time this way; a sample of stripes goes the other way.
     Cost,
 }
@@ -117,6 +119,7 @@ impl Why {
     pub fn text(self) -> &'static str {
         match self {
             Self::Room => "there is room in the cache",
+            Self::Unknown => "which way is better is not known yet",
             Self::Served => "clients are served faster so",
             Self::Cost => "members have less to do so",
         }

@@ -30,10 +30,10 @@ const WINDOW: Duration = Duration::from_millis(200);
 const BUSY: f64 = 0.5;
 /// What the sample may cost: the other way's extra time, of all time.
 const SAMPLE_COST: f64 = 0.003;
-/// The bounds on the sample's share, and what it is before anything is known.
+/// The bounds on the sample's share, and what it is until both ways are known: so large that this is soon.
 const SAMPLE_MIN: f64 = 1.0 / 2048.0;
 const SAMPLE_MAX: f64 = 1.0 / 64.0;
-const SAMPLE_FIRST: f64 = 1.0 / 512.0;
+const SAMPLE_FIRST: f64 = 1.0 / 16.0;
 /// A sample that goes by way of the cache has room for so many stripes at least, and no more than this share of it.
 const SAMPLE_STRIPES: u64 = 8;
 const SAMPLE_ROOM_MAX: f64 = 0.25;
@@ -43,7 +43,7 @@ const KNOWN_BLOCKS: f64 = 256.0;
 /// After so many times as much, it counts half.
 const HALVED_AFTER: f64 = 8.0;
 /// Costs that differ by less than this factor are alike.
-const ALIKE: f64 = 1.25;
+const ALIKE: f64 = 1.5;
 /// Writes went past the cache, so many in a window at least, and members were not busy: each client waits for one write
 /// after the other. That is not tried again for so long.
 const PASSED_MIN: u64 = 8;
@@ -194,7 +194,8 @@ impl Weighing {
     fn verdict(&self, bound: Bound, share: f64) -> Verdict {
         let (through_ns, back_ns) = self.known();
         let sample = if self.is_through { share } else { self.sample() };
-        let weighed = Weighed { passes: self.is_through, why: Why::Cost, sample, through_ns, back_ns };
+        let why = if through_ns.is_some() && back_ns.is_some() { Why::Cost } else { Why::Unknown };
+        let weighed = Weighed { passes: self.is_through, why, sample, through_ns, back_ns };
         Verdict { bound, share, weighed }
     }
 }
@@ -261,7 +262,7 @@ mod tests {
     fn the_way_that_occupies_members_less_is_taken_and_the_other_costs_little() {
         let mut load = Load::default();
         for (costs, goes_through) in
-            [((400.0, 100.0), false), ((100.0, 150.0), true), ((100.0, 105.0), true), ((300.0, 200.0), false)]
+            [((400.0, 100.0), false), ((100.0, 180.0), true), ((100.0, 105.0), true), ((300.0, 150.0), false)]
         {
             load.run(600, costs, 1.0);
             let (through, cost) = load.run(300, costs, 1.0);

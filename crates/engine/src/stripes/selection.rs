@@ -150,7 +150,7 @@ impl Stripes {
             None => StripeWay::Uncached,
             Some(_) if is_whole => StripeWay::Whole,
             Some(cache) => match cache.weighed() {
-                Weighed { passes: false, why: Why::Cost, .. } => StripeWay::Sample,
+                Weighed { passes: false, why: Why::Cost | Why::Unknown, .. } => StripeWay::Sample,
                 Weighed { why, .. } => StripeWay::Past(why),
             },
         };
