@@ -11,7 +11,7 @@ use stripewise_engine::{
     plan::{
         ColumnState, Presence, Redundancy, StripeState, build,
         costs::NoCosts,
-        passes::{ColumnStrides, MemberStrides, Strides, transform},
+        passes::{ColumnStrides, MemberStrides, PASSES, Pass, Strides},
         selection::policy,
     },
     rows::RowSet,
@@ -143,9 +143,12 @@ fn a_thousand_stripes_are_transformed_as_the_paper_says() {
         };
         let limits =
             limits.iter().map(|[read, write]| MemberStrides { read: strides(*read), write: strides(*write) });
-        let filled = transform(&mut plan, &state, RowSet::ALL, &Limits(limits.collect()));
+        let limits = Limits(limits.collect());
+        // The paper's two.
+        let passes = PASSES.iter().filter(|pass| pass.name.starts_with("gaps between"));
+        let mut run = |pass: &Pass| (pass.run)(&mut plan, &state, RowSet::ALL, &limits).requests_saved;
+        saved += passes.map(|pass| run(pass)).sum::<u32>();
         assert_eq!(plan.matrix(rows), text(&oracle), "stripe {number}: {z:?}");
-        saved += filled.requests_saved;
     }
     assert!(saved > 1000, "{saved}");
 }

@@ -6,7 +6,10 @@ use serde::Serialize;
 use stripewise::{
     geometry::{StripeIndex, StripeSpan},
     internals::{
-        plan::{self, Band, Cycle, Plan, PlanError, Presence, StripeState, passes},
+        plan::{
+            self, Band, Cycle, Plan, PlanError, Presence, StripeState,
+            passes::{self, PASSES, Pass},
+        },
         rows::{BLOCK_BYTES, RowSet},
     },
 };
@@ -92,12 +95,19 @@ pub(super) struct MatrixRows {
 /// Gaps that are filled between a destage's requests.
 #[derive(Debug, Serialize)]
 pub(super) struct Filled {
-    /// The matrix with gaps between reads filled. What is added has a plus before it.
-    pub(super) reads: Vec<MatrixRows>,
-    /// The matrix with gaps between writes filled, too.
-    pub(super) writes: Vec<MatrixRows>,
+    /// One pass after the other.
+    pub(super) passes: Vec<AfterPass>,
     /// Requests for reads and for writes of the basic matrix.
     pub(super) requests_before: [usize; 2],
+}
+
+/// What a pass makes of a plan.
+#[derive(Debug, Serialize)]
+pub(super) struct AfterPass {
+    /// What it does.
+    pub(super) pass: &'static str,
+    /// The matrix then. What is added has a plus before it.
+    pub(super) matrix: Vec<MatrixRows>,
 }
 
 /// One request to a member.
@@ -168,12 +178,13 @@ fn explain_state(
 fn fill(target: &Target, stripe: StripeIndex, state: &StripeState, plan: &mut Plan) -> Option<Filled> {
     let strides = target.strides(stripe)?;
     let held = passes::with_gaps(state.dirty_rows(), strides.max());
-    let (basic, requests_before) = (plan.clone(), requests(plan));
-    passes::transform_reads(plan, state, held, &strides);
-    let reads = matrix(target, stripe, plan, Some(&basic));
-    let with_reads = plan.clone();
-    passes::transform_writes(plan, state, held, &strides);
-    Some(Filled { reads, writes: matrix(target, stripe, plan, Some(&with_reads)), requests_before })
+    let requests_before = requests(plan);
+    let mut after = |pass: &&Pass| {
+        let before = plan.clone();
+        (pass.run)(plan, state, held, &strides);
+        AfterPass { pass: pass.name, matrix: matrix(target, stripe, plan, Some(&before)) }
+    };
+    Some(Filled { passes: PASSES.iter().map(&mut after).collect(), requests_before })
 }
 
 /// Requests for reads and for writes.

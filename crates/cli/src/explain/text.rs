@@ -6,7 +6,7 @@ use stripewise::internals::plan::selection::{self, Policy};
 use stripewise_wire::BandStatus;
 
 use super::stripe::{
-    Explained, ExplainedBand, ExplainedColumn, ExplainedStripe, Filled, MatrixRows, MemberIo, Vote,
+    AfterPass, Explained, ExplainedBand, ExplainedColumn, ExplainedStripe, Filled, MatrixRows, MemberIo, Vote,
 };
 use crate::{output::rows_text, printable::printable, sizes::format_size, times::format_nanoseconds};
 
@@ -136,10 +136,10 @@ fn tie(band: &BandStatus, policy: &str) -> Option<String> {
     Some(format!("{what}{alike}; {name}: {summary}"))
 }
 
-/// What the contiguity transform adds.
+/// What each pass adds.
 fn draw_filled(text: &mut String, stripe: &ExplainedStripe, filled: &Filled) {
-    for (what, matrix) in [("reads", &filled.reads), ("writes", &filled.writes)] {
-        let _ = writeln!(text, "\n  gaps between {what} filled (+ what is added)");
+    for AfterPass { pass, matrix } in &filled.passes {
+        let _ = writeln!(text, "\n  {pass} (+ what is added)");
         draw_matrix(text, stripe, matrix);
     }
 }

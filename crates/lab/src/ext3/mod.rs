@@ -1,10 +1,10 @@
 //! A model of the file system ext3 as Linux 2.6.11 has it: it turns files into block numbers.
 //!
-//! * [`layout`]: where metadata lie. [`bitmap`], [`blocks`], [`inodes`]: what is free, and what is taken next.
-//! * [`files`]: files and directories, and which blocks are dirty after a change.
-//! * [`journal`], [`page_cache`]: what is written when.
-//! * [`made`]: a file system as mke2fs makes it. [`aging`]: cycles of deletion and creation. [`copying`]: files that are copied.
-//!   [`one_file`]: a large one.
+//! * `layout`: where metadata lie. `bitmap`, `blocks`, `inodes`: what is free, and what is taken next.
+//! * `files`: files and directories, and which blocks are dirty after a change.
+//! * `journal`, `page_cache`: what is written when.
+//! * `made`: a file system as mke2fs makes it. `aging`: cycles of deletion and creation. `copying`: files that are copied.
+//!   `one_file`: a large one.
 //!
 //! It has no contents, names or times, and one process that writes. docs/experiments.md says what else it leaves out, and
 //! `against_ext3` holds it against the kernel's own.

@@ -12,9 +12,12 @@ use std::ops::Range;
 
 use stripewise_format::extension::STRIDE_REGIONS;
 
-use super::super::{
-    matrix::{Cycle, Plan},
-    state::StripeState,
+use super::{
+    super::{
+        matrix::{Cycle, Plan},
+        state::StripeState,
+    },
+    Pass,
 };
 use crate::{
     mutants::{Mutant, lives},
@@ -88,19 +91,13 @@ pub trait ColumnStrides {
     fn of(&self, column: usize) -> MemberStrides;
 }
 
-/// Fills gaps of a basic matrix: of reads, and then of writes. `held` are the rows that are locked.
-pub fn transform(plan: &mut Plan, state: &StripeState, held: RowSet, strides: &dyn ColumnStrides) -> Filled {
-    let reads = transform_reads(plan, state, held, strides);
-    let writes = transform_writes(plan, state, held, strides);
-    Filled {
-        blocks: reads.blocks + writes.blocks,
-        requests_saved: reads.requests_saved + writes.requests_saved,
-    }
-}
+/// Fills gaps between reads: the first half of the transform.
+pub(super) static READS: Pass = Pass { name: "gaps between reads filled", run: transform_reads };
+/// Fills gaps between writes: the second half.
+pub(super) static WRITES: Pass = Pass { name: "gaps between writes filled", run: transform_writes };
 
-/// The first half of [`transform`] (msc-ct Fig. 10, ReadContiguityTransform). Beside new content, old content is read into
-/// memory of its own (msc-ct (6)).
-pub fn transform_reads(
+/// msc-ct Fig. 10, ReadContiguityTransform. Beside new content, old content is read into memory of its own (msc-ct (6)).
+fn transform_reads(
     plan: &mut Plan,
     state: &StripeState,
     held: RowSet,
@@ -121,10 +118,10 @@ pub fn transform_reads(
     filled
 }
 
-/// The second half of [`transform`] (msc-ct Fig. 10, WriteContiguityTransform): a gap is filled if the content of all its
+/// msc-ct Fig. 10, WriteContiguityTransform: a gap is filled if the content of all its
 /// cells is in hand (msc-ct (7)). Of redundant columns only what is read is. Dirty cells are written anyway, so a gap has
 /// none.
-pub fn transform_writes(
+fn transform_writes(
     plan: &mut Plan,
     state: &StripeState,
     held: RowSet,
@@ -190,6 +187,13 @@ mod tests {
         fn of(&self, _: usize) -> MemberStrides {
             self.0
         }
+    }
+
+    fn transform(plan: &mut Plan, state: &StripeState, held: RowSet, strides: &dyn ColumnStrides) -> Filled {
+        let [reads, writes] =
+            [transform_reads, transform_writes].map(|pass| pass(plan, state, held, strides));
+        let requests_saved = reads.requests_saved + writes.requests_saved;
+        Filled { blocks: reads.blocks + writes.blocks, requests_saved }
     }
 
     fn below(read: u16, write: u16) -> Alike {

@@ -1,9 +1,36 @@
 //! Passes over a plan: operations that are added so that members take less time. A pass leaves what the plan does to
 //! data and redundancy as it is.
+//!
+//! A pass is a function in a file here, with its [`Pass`] entry, and one line in [`PASSES`]. `docs/design/caching.md` tells
+//! how to add one.
 
 mod contiguity;
 
-pub use contiguity::{
-    ColumnStrides, Filled, MemberStrides, STRIDE_MAX, Strides, transform, transform_reads, transform_writes,
-    with_gaps,
-};
+pub use contiguity::{ColumnStrides, Filled, MemberStrides, STRIDE_MAX, Strides, with_gaps};
+
+use super::{matrix::Plan, state::StripeState};
+use crate::shape::rows::RowSet;
+
+/// A pass.
+pub struct Pass {
+    /// What it does to a destage, in a few words.
+    pub name: &'static str,
+    /// Adds its operations to a plan, in these rows, which are locked, and returns what it added.
+    pub run: fn(&mut Plan, &StripeState, RowSet, &dyn ColumnStrides) -> Filled,
+}
+
+/// All passes, in the order in which they run.
+pub static PASSES: &[&Pass] = &[
+    // A new pass is a line here.
+    &contiguity::READS,
+    &contiguity::WRITES,
+];
+
+/// Runs all passes over a plan. `held` are the rows that are locked.
+pub fn transform(plan: &mut Plan, state: &StripeState, held: RowSet, strides: &dyn ColumnStrides) -> Filled {
+    let filled = PASSES.iter().map(|pass| (pass.run)(plan, state, held, strides));
+    filled.fold(Filled::default(), |all, one| Filled {
+        blocks: all.blocks + one.blocks,
+        requests_saved: all.requests_saved + one.requests_saved,
+    })
+}
