@@ -36,7 +36,8 @@ pub use array::{
     Array, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport, device::ArrayDevice,
 };
 pub use cache::{
-    CacheAlloc, CacheError, CacheKind, CacheReport, CacheSettings, DestageReason, Destaged, ReadCache,
+    CacheAlloc, CacheError, CacheKind, CachePast, CacheReport, CacheSettings, DestageReason, Destaged,
+    ReadCache,
 };
 pub use error::ArrayError;
 pub use intent::locking::{self, CounterLocks, Locking, Preset, StripeLocks};

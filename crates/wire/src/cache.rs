@@ -30,6 +30,8 @@ pub struct CacheChange {
     pub read: Option<String>,
     /// What memory is taken for: `block` or `stripe`.
     pub alloc: Option<String>,
+    /// Which writes go past it: `measured` or `never`.
+    pub past: Option<String>,
     /// On all members, the smallest stride of reads, in blocks, that is not filled; 0: as measured.
     pub s_max_read: Option<u16>,
     /// The same of writes.
@@ -108,6 +110,8 @@ pub struct CacheStatus {
     pub read: String,
     /// What memory is taken for: `block` or `stripe`.
     pub alloc: String,
+    /// Which writes go past it.
+    pub past: String,
 }
 
 /// What was destaged for one reason.

@@ -8,7 +8,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser},
 };
 use stripewise::{
-    CacheAlloc, CacheKind, ReadCache,
+    CacheAlloc, CacheKind, CachePast, ReadCache,
     internals::destage::{WHAT, WHEN},
 };
 use stripewise_wire::{CacheChange, CacheStatus, Request};
@@ -65,6 +65,9 @@ pub(crate) struct CacheArgs {
     /// What memory is taken for. Stripes that are in the cache already keep what they have.
     #[arg(long, value_parser = alloc_parser())]
     alloc: Option<String>,
+    /// Which writes of parts of stripes go past it while it is full, or flushed all the time.
+    #[arg(long, value_parser = past_parser())]
+    past: Option<String>,
     /// On all members, the smallest stride between reads, in blocks, whose gap `stripe+ct` does not fill; or `measured`.
     #[arg(long, value_name = "BLOCKS", value_parser = parse_s_max)]
     s_max_read: Option<u16>,
@@ -119,6 +122,15 @@ fn read_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(ReadCache::ALL.map(|read| PossibleValue::new(read.name()).help(help(read))))
 }
 
+/// Parses which writes go past the cache.
+fn past_parser() -> PossibleValuesParser {
+    let help = |past: CachePast| match past {
+        CachePast::Measured => "those for which that is better, as is measured",
+        CachePast::Never => "none, as in msc-ct's driver",
+    };
+    PossibleValuesParser::new(CachePast::ALL.map(|past| PossibleValue::new(past.name()).help(help(past))))
+}
+
 /// Parses what memory is taken for.
 pub(crate) fn alloc_parser() -> PossibleValuesParser {
     let help = |alloc: CacheAlloc| match alloc {
@@ -146,6 +158,7 @@ pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {
         flush_ms: args.flush.map(ms),
         read: args.read.clone(),
         alloc: args.alloc.clone(),
+        past: args.past.clone(),
         s_max_read: args.s_max_read,
         s_max_write: args.s_max_write,
     };

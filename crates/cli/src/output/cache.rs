@@ -96,7 +96,7 @@ fn kind(cache: &CacheStatus) -> String {
 pub(crate) fn settings(cache: &CacheStatus) -> String {
     let time = |ms: Option<u64>| ms.map_or("off".to_owned(), |ms| format_time(Duration::from_millis(ms)));
     format!(
-        "when {} ({} to {} %), what {}, age {}, idle {}, flush {}, read {}, alloc {}",
+        "when {} ({} to {} %), what {}, age {}, idle {}, flush {}, read {}, alloc {}, past {}",
         cache.when,
         cache.low_percent,
         cache.high_percent,
@@ -105,7 +105,8 @@ pub(crate) fn settings(cache: &CacheStatus) -> String {
         time(cache.idle_ms),
         time(cache.flush_ms),
         cache.read,
-        cache.alloc
+        cache.alloc,
+        cache.past
     )
 }
 
@@ -142,6 +143,7 @@ mod tests {
             flush_ms: Some(1500),
             read: "ahead".into(),
             alloc: "block".into(),
+            past: "measured".into(),
             ..CacheStatus::default()
         }
     }
@@ -158,8 +160,7 @@ mod tests {
 
     #[test]
     fn settings_read_as_they_are_given() {
-        let expected =
-            "when lt (85 to 95 %), what gain, age 30s, idle off, flush 1500ms, read ahead, alloc block";
+        let expected = "when lt (85 to 95 %), what gain, age 30s, idle off, flush 1500ms, read ahead, alloc block, past measured";
         assert_eq!(settings(&cache()), expected);
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use stripewise::{
-    Array, CacheAlloc, CacheKind, CacheReport, CacheSettings, DestageReason, ReadCache, StrideLimit,
-    StrideLimits,
+    Array, CacheAlloc, CacheKind, CachePast, CacheReport, CacheSettings, DestageReason, ReadCache,
+    StrideLimit, StrideLimits,
     internals::destage::{DestagePolicy, WHAT, WHEN, Weighed},
 };
 use stripewise_wire::{CacheChange, CacheStatus, DestagedStatus, WayStatus};
@@ -57,6 +57,7 @@ fn status_of(settings: &CacheSettings, report: Option<CacheReport>) -> CacheStat
         flush_ms: ms(settings.flush_time),
         read: settings.read.name().to_owned(),
         alloc: settings.alloc.name().to_owned(),
+        past: settings.past.name().to_owned(),
     }
 }
 
@@ -83,6 +84,8 @@ pub(crate) fn changed(settings: CacheSettings, change: &CacheChange) -> anyhow::
         change.read.as_deref().map(|name| named(&ReadCache::ALL, ReadCache::name, name)).transpose()?;
     let alloc =
         change.alloc.as_deref().map(|name| named(&CacheAlloc::ALL, CacheAlloc::name, name)).transpose()?;
+    let past =
+        change.past.as_deref().map(|name| named(&CachePast::ALL, CachePast::name, name)).transpose()?;
     let (when, what) = (change.when.as_deref(), change.what.as_deref());
     Ok(CacheSettings {
         kind: kind.unwrap_or(settings.kind),
@@ -96,6 +99,7 @@ pub(crate) fn changed(settings: CacheSettings, change: &CacheChange) -> anyhow::
         flush_time: time(change.flush_ms, settings.flush_time),
         read: read.unwrap_or(settings.read),
         alloc: alloc.unwrap_or(settings.alloc),
+        past: past.unwrap_or(settings.past),
     })
 }
 

@@ -62,7 +62,7 @@ pub(crate) use self::{
 };
 pub use self::{
     report::{CacheReport, DestageReason, Destaged},
-    settings::{CacheAlloc, CacheError, CacheKind, CacheSettings, ReadCache},
+    settings::{CacheAlloc, CacheError, CacheKind, CachePast, CacheSettings, ReadCache},
 };
 use crate::{
     destage::{Account, Candidate, Fill, Weighed},

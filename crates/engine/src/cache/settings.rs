@@ -113,6 +113,29 @@ impl CacheAlloc {
     }
 }
 
+/// Which writes of parts of stripes go past the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CachePast {
+    /// Those for which that is better, as is measured while the cache is full or flushed all the time.
+    #[default]
+    Measured,
+    /// None, as in msc-ct's driver.
+    Never,
+}
+
+impl CachePast {
+    /// All of them. Members keep the number, which is one more than the place here.
+    pub const ALL: [Self; 2] = [Self::Measured, Self::Never];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Never => "never",
+        }
+    }
+}
+
 /// The cache of an array. [`CacheSettings::default`] is no cache, and what is best otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSettings {
@@ -139,6 +162,8 @@ pub struct CacheSettings {
     pub read: ReadCache,
     /// What memory is taken for.
     pub alloc: CacheAlloc,
+    /// Which writes go past it.
+    pub past: CachePast,
 }
 
 impl Default for CacheSettings {
@@ -155,6 +180,7 @@ impl Default for CacheSettings {
             flush_time: Some(Duration::from_secs(10)),
             read: ReadCache::Ahead,
             alloc: CacheAlloc::Block,
+            past: CachePast::Measured,
         }
     }
 }
@@ -301,6 +327,7 @@ impl CacheSettings {
             low_percent: percent(self.low_percent, default.low_percent),
             read: number_of(&ReadCache::ALL, self.read),
             alloc: number_of(&CacheAlloc::ALL, self.alloc),
+            past: number_of(&CachePast::ALL, self.past),
         };
     }
 
@@ -316,6 +343,7 @@ impl CacheSettings {
         let kind = CacheKind::ALL.get(usize::from(options.cache_policy)).copied();
         let (when, what) = (numbered(WHEN, kept.when), numbered(WHAT, kept.what));
         let (read, alloc) = (of_number(&ReadCache::ALL, kept.read), of_number(&CacheAlloc::ALL, kept.alloc));
+        let past = of_number(&CachePast::ALL, kept.past);
         let (low_percent, high_percent) = (
             percent(kept.low_percent, default.low_percent),
             percent(kept.high_percent, default.high_percent),
@@ -326,6 +354,7 @@ impl CacheSettings {
             (what.is_none(), "cache `what`", kept.what),
             (read.is_none(), "cache `read`", kept.read),
             (alloc.is_none(), "cache `alloc`", kept.alloc),
+            (past.is_none(), "cache `past`", kept.past),
             (high_percent > 100, "cache high mark", high_percent),
             (low_percent >= high_percent, "cache low mark", low_percent),
         ];
@@ -344,6 +373,7 @@ impl CacheSettings {
             flush_time: time(kept.flush_ms, default.flush_time),
             read: read.unwrap_or_default(),
             alloc: alloc.unwrap_or_default(),
+            past: past.unwrap_or_default(),
         };
         if low_percent >= high_percent || high_percent > 100 {
             let (low_percent, high_percent) = (default.low_percent, default.high_percent);
@@ -446,13 +476,13 @@ mod tests {
         #[test]
         fn members_keep_every_setting(
             kind in 0..5_usize, size in prop::option::of(1..u64::MAX), policies in (0..2_usize, 0..3_usize),
-            marks in (1..100_u8, 1..100_u8), times in (any_time(), any_time(), any_time()), kept in (0..3_usize, 0..2_usize),
+            marks in (1..100_u8, 1..100_u8), times in (any_time(), any_time(), any_time()), kept in (0..3_usize, 0..2_usize, 0..2_usize),
         ) {
             let (low_percent, high_percent) = (marks.0.min(marks.1), marks.0.max(marks.1) + 1);
             let settings = CacheSettings {
                 kind: CacheKind::ALL[kind], size_bytes: size, when: WHEN[policies.0], what: WHAT[policies.1],
                 low_percent, high_percent, age: times.0, idle: times.1, flush_time: times.2,
-                read: ReadCache::ALL[kept.0], alloc: CacheAlloc::ALL[kept.1],
+                read: ReadCache::ALL[kept.0], alloc: CacheAlloc::ALL[kept.1], past: CachePast::ALL[kept.2],
             };
             let mut options = ArrayOptions::default();
             settings.keep(&mut options);
@@ -462,16 +492,16 @@ mod tests {
         /// Whatever a header says: settings that can be used, and no cache where something is not known.
         #[test]
         fn nonsense_is_told_and_harmless(
-            policy: u8, size: u64, times: (u32, u32, u32), when: u8, what: u8, marks: (u8, u8), choices: (u8, u8),
+            policy: u8, size: u64, times: (u32, u32, u32), when: u8, what: u8, marks: (u8, u8), choices: (u8, u8, u8),
         ) {
             let cache = CacheOptions {
                 size_bytes: size, age_ms: times.0, idle_ms: times.1, flush_ms: times.2, when, what,
-                high_percent: marks.0, low_percent: marks.1, read: choices.0, alloc: choices.1,
+                high_percent: marks.0, low_percent: marks.1, read: choices.0, alloc: choices.1, past: choices.2,
             };
             let (settings, problem) = CacheSettings::kept(&ArrayOptions { cache_policy: policy, cache, ..ArrayOptions::default() });
             prop_assert!(settings.low_percent < settings.high_percent && settings.high_percent <= 100);
             prop_assert!(problem.is_none() || settings.kind == CacheKind::None);
-            prop_assert_eq!(problem.is_some(), policy > 4 || when > 2 || what > 3 || choices.0 > 3 || choices.1 > 2
+            prop_assert_eq!(problem.is_some(), policy > 4 || when > 2 || what > 3 || choices.0 > 3 || choices.1 > 2 || choices.2 > 2
                 || { let (h, l) = (if marks.0 == 0 { 95 } else { marks.0 }, if marks.1 == 0 { 85 } else { marks.1 }); l >= h || h > 100 });
         }
     }

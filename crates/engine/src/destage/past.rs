@@ -106,6 +106,8 @@ pub enum Why {
     /// There is room in the cache: writes are put there.
     #[default]
     Room,
+    /// An operator wants no writes past the cache.
+    Chosen,
     /// Clients are served faster this way, as measured in turns.
     Served,
     /// Which way is better is not known yet.
@@ -120,6 +122,7 @@ impl Why {
         match self {
             Self::Room => "there is room in the cache",
             Self::Unknown => "which way is better is not known yet",
+            Self::Chosen => "none shall go past it",
             Self::Served => "clients are served faster so",
             Self::Cost => "members have less to do so",
         }
@@ -143,7 +146,7 @@ pub struct Weighed {
 
 impl Verdict {
     /// All writes pass by, or none, and why.
-    pub(super) fn of_all(passes: bool, why: Why) -> Self {
+    pub(crate) fn of_all(passes: bool, why: Why) -> Self {
         let bound = if passes { Bound::ALL } else { Bound::NONE };
         Self { bound, share: 1.0, weighed: Weighed { passes, why, ..Weighed::default() } }
     }

@@ -20,8 +20,11 @@ use stripewise_device::Timestamp;
 
 use super::Jobs;
 use crate::{
-    cache::{Cache, CacheSettings, DestageReason},
-    destage::{Bound, Candidate, Chosen, Fill, Past, Seen, Spent, What, WhatPolicy, When, WhenPolicy, place},
+    cache::{Cache, CachePast, CacheSettings, DestageReason},
+    destage::{
+        Bound, Candidate, Chosen, Fill, Past, Seen, Spent, Verdict, What, WhatPolicy, When, WhenPolicy, Why,
+        place,
+    },
     error::ArrayError,
     life::Life,
 };
@@ -222,7 +225,10 @@ impl Destager {
         };
         let stripe_blocks = cache.stripe_blocks();
         let seen = Seen { fill, wants_room, stripe_blocks, written, spent: &spent, now };
-        let verdict = self.past.next(&seen);
+        let verdict = match cache.settings().past {
+            CachePast::Measured => self.past.next(&seen),
+            CachePast::Never => Verdict::of_all(false, Why::Chosen),
+        };
         cache.let_writes_pass(&verdict);
         self.share = verdict.share;
         verdict.bound == Bound::ALL

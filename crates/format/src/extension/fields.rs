@@ -237,4 +237,6 @@ pub struct CacheOptions {
     pub read: u8,
     /// What memory is taken for.
     pub alloc: u8,
+    /// Which writes go past it.
+    pub past: u8,
 }

@@ -1,7 +1,7 @@
 //! The cache of a point's array.
 
 use stripewise_engine::{
-    CacheAlloc, CacheKind, CacheSettings, ReadCache,
+    CacheAlloc, CacheKind, CachePast, CacheSettings, ReadCache,
     destage::{WHAT, WHEN},
 };
 
@@ -22,7 +22,7 @@ pub struct CacheSetting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheWay {
     /// As msc-ct's driver: from the high mark on until below the low one, what was written longest ago first, for no other
-    /// reason; memory is taken by stripes.
+    /// reason; memory is taken by stripes, and no write goes past the cache.
     Paper,
     /// As ours does by default.
     Ours,
@@ -52,6 +52,7 @@ impl CacheSetting {
                 flush_time: None,
                 read: ReadCache::Written,
                 alloc: CacheAlloc::Stripe,
+                past: CachePast::Never,
                 ..settings
             },
         }

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use std::time::Duration;
 use stripewise_engine::{
-    Array, CacheAlloc, CacheKind, CacheSettings, ReadCache, StrideLimit, StrideLimits,
+    Array, CacheAlloc, CacheKind, CachePast, CacheSettings, ReadCache, StrideLimit, StrideLimits,
     destage::{WHAT, WHEN},
 };
 
@@ -53,6 +53,7 @@ pub(crate) fn draw_settings(shape: &Shape, rng: &mut Rng) -> CacheSettings {
         flush_time,
         read: ReadCache::ALL[rng.usize(..ReadCache::ALL.len())],
         alloc: CacheAlloc::ALL[rng.usize(..CacheAlloc::ALL.len())],
+        past: CachePast::ALL[usize::from(rng.u8(..4) == 0)],
         ..CacheSettings::new(kind, size_bytes)
     }
 }
