@@ -12,7 +12,8 @@ use stripewise_device::{
     wrap::{Trace, TraceEvent, TraceLog},
 };
 use stripewise_engine::{
-    Array, AssembleOptions, CreateOptions, ParityPlace, TraceFilter, advice, assemble,
+    Array, AssembleOptions, CacheKind, CacheSettings, CreateOptions, ParityPlace, StrideChoice, TraceFilter,
+    advice, assemble,
     geometry::Level,
     plan::{
         Band, Cycle,
@@ -53,6 +54,7 @@ fn create(
 ) -> Array {
     let mut options = CreateOptions::new("sim:policies", level, devices);
     options.assume_clean = true;
+    options.cache = Some(CacheSettings::default());
     with(&mut options);
     let env = world.env();
     world.run(async move { Array::create(env, options).await }).unwrap()
@@ -89,6 +91,33 @@ fn level_4_gives_its_parity_to_the_flash_unless_told_otherwise() {
         let report = world.run(async move { array.report().await });
         let ssd = report.members.iter().find(|member| member.name == "ssd").unwrap();
         assert_eq!((ssd.class, ssd.times.is_known()), (MemberClass::Ssd, measure));
+    }
+}
+
+/// What is measured decides, and a level without parity has no cache.
+#[test]
+fn a_new_array_has_a_cache_if_a_member_was_measured_to_rotate() {
+    let ssd = |world: &mut World, index: usize| -> Arc<dyn Device> {
+        let options = DiskOptions { size_bytes: Some(64 << 20), ..DiskOptions::default() };
+        world.add_disk(format!("ssd{index}"), Ssd::new(SsdParams::intel_x25e_64().scaled(6)), options)
+    };
+    for (level, measure, ssds, expected) in [
+        (Level::Raid5, true, 1, CacheKind::Auto),
+        (Level::Raid5, false, 1, CacheKind::None),
+        (Level::Raid5, true, 5, CacheKind::None),
+        (Level::Raid1, true, 1, CacheKind::None),
+    ] {
+        let mut world = World::new(14);
+        let devices = match ssds {
+            1 => hybrid(&mut world, 4),
+            _ => (0..5).map(|index| ssd(&mut world, index)).collect(),
+        };
+        let array = create(&world, level, devices.clone(), |options| {
+            (options.cache, options.measure, options.strides) = (None, measure, StrideChoice::Unknown);
+        });
+        assert_eq!(array.cache_settings().kind, expected, "{level:?}, measured: {measure}, {ssds} of flash");
+        let array = reopen(&world, array, devices);
+        assert_eq!(array.cache().map(|cache| cache.settings.kind).unwrap_or_default(), expected, "kept");
     }
 }
 

@@ -19,6 +19,11 @@ const RUN_REQUEST_BYTES: u64 = 64 << 10;
 /// A device that takes longer than this to read a block at a random place rotates.
 const HDD_READ_NS: u32 = 1_000_000;
 
+/// The least that a random read takes on a disk that rotates: about half a turn of 15,000 in a minute, and a short seek.
+const ROTATING_READ_NS: u32 = 2_000_000;
+/// There it takes so many times as long as a block of a run at least.
+const ROTATING_RATIO: u32 = 32;
+
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// How long I/O takes on a member, in nanoseconds; 0 where it is not known. The extension header stores the
@@ -53,6 +58,13 @@ impl ServiceTimes {
         let Self { random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns } =
             self;
         [random_read_ns, random_write_ns, rewrite_ns, sequential_read_ns, sequential_write_ns, 0, 0, 0]
+    }
+
+    /// Whether it was measured to rotate: reads of single blocks take as long as a head and a platter need, and each block of
+    /// a run a small part of that. A flash device that others keep busy is slow at both.
+    pub(crate) fn are_of_rotating(&self) -> bool {
+        self.random_read_ns >= ROTATING_READ_NS
+            && self.random_read_ns / ROTATING_RATIO >= self.sequential_read_ns.max(1)
     }
 
     /// Whether reads and writes were measured to be as fast as on flash. Reads alone tell little: those of a sparse file's
@@ -277,6 +289,13 @@ mod tests {
         });
         assert_eq!(class_of(MediaKind::Unknown, &hdd), MemberClass::Hdd, "{hdd:?}");
         assert_eq!(class_of(MediaKind::Unknown, &ssd), MemberClass::Ssd, "{ssd:?}");
+        assert!(hdd.are_of_rotating() && !ssd.are_of_rotating(), "{hdd:?}, {ssd:?}");
+        let busy = |times: ServiceTimes| ServiceTimes {
+            random_read_ns: 40 * times.random_read_ns,
+            sequential_read_ns: 40 * times.sequential_read_ns,
+            ..times
+        };
+        assert!(!busy(ssd).are_of_rotating(), "busy flash: {ssd:?}");
         assert!(hdd.rewrite_ns < hdd.random_read_ns, "no seek: {hdd:?}");
         assert!(hdd.sequential_read_ns * 100 < hdd.random_read_ns, "{hdd:?}");
     }

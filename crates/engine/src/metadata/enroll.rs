@@ -103,10 +103,9 @@ impl Traits {
         Self { class, given: given.is_some(), times, strides, endurance, zeroing }
     }
 
-    /// Whether it rotates, as it was measured or an operator said. What an operating system says of a device is not
-    /// enough.
+    /// Whether it was measured to rotate. What an operating system says of a device is not enough.
     pub(crate) fn is_known_to_rotate(&self) -> bool {
-        self.class == MemberClass::Hdd && (self.given || self.times.is_known())
+        self.class == MemberClass::Hdd && self.times.are_of_rotating()
     }
 
     /// With the endurance that an earlier array noted on the device: a device wears, whichever array it
