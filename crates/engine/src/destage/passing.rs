@@ -46,7 +46,7 @@ impl Default for Passing {
 }
 
 impl Passing {
-    /// Something else decides for now.
+    /// Another policy decides meanwhile: neither the window under way counts, nor a trial.
     pub(super) fn pause(&mut self) {
         self.turns.pause();
     }

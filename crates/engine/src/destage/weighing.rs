@@ -57,6 +57,7 @@ struct Weighing {
     is_full: bool,
     /// Writes go past the cache, but for the sample.
     is_through: bool,
+    /// When it began, what had been spent by then, and how many blocks were dirty.
     window: Option<(Timestamp, Spent, u64)>,
     through: Cost,
     back: Cost,
@@ -216,7 +217,7 @@ mod tests {
         weighing: Weighing,
         now: u64,
         spent: Spent,
-        /// Bytes so far; what went past the cache, of them.
+        /// Bytes that clients wrote so far.
         written: u64,
     }
 
