@@ -1,10 +1,17 @@
 //! The reserve: a part of the cache's memory for what destages work with, old blocks and parity. So a destage never waits
 //! for memory that only another destage could free. It waits for others to end, if they work with all of the reserve, and
 //! then they take their queue.
+//!
+//! Memory that becomes free is granted to those in the queue by the task that frees it. Their own tasks may come to run
+//! much later: while the reserve has room, no other destage waits for them to take what is theirs.
 
-use std::{collections::BTreeSet, future::poll_fn, task::Poll};
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    task::{Poll, Waker},
+};
 
-use stripewise_device::sync::{WaitList, seam::Mutex, wake_all};
+use stripewise_device::sync::{seam::Mutex, wake_all};
 
 use super::Cache;
 use crate::{
@@ -26,11 +33,16 @@ pub(super) struct Reserve {
 #[derive(Default)]
 struct Queue {
     used: usize,
-    /// How many destages have come.
+    /// How many destages have waited.
     came: u64,
-    /// Those that wait, by when they came.
-    waiting: BTreeSet<u64>,
-    tasks: WaitList,
+    waiting: VecDeque<Waits>,
+}
+
+/// A destage in the queue.
+struct Waits {
+    number: u64,
+    bytes: usize,
+    task: Option<Waker>,
 }
 
 impl Reserve {
@@ -43,114 +55,139 @@ impl Reserve {
         self.bytes
     }
 
-    /// A place in the queue of destages.
-    fn line_up(&self) -> Place<'_> {
+    /// Takes memory if there is enough and no destage waits; else lines up.
+    fn take(&self, bytes: usize) -> Place<'_> {
         let mut queue = self.queue.lock();
+        if queue.waiting.is_empty() && self.has(&queue, bytes) {
+            queue.used += bytes;
+            return Place { reserve: self, number: 0, bytes };
+        }
         queue.came += 1;
         let number = queue.came;
-        queue.waiting.insert(number);
-        Place { reserve: self, number }
+        queue.waiting.push_back(Waits { number, bytes, task: None });
+        Place { reserve: self, number, bytes }
     }
 
-    /// Lets a part of the memory be used by others, or a place in the queue.
+    /// One destage may always work, however much it takes.
+    fn has(&self, queue: &Queue, bytes: usize) -> bool {
+        queue.used == 0 || queue.used + bytes <= self.bytes
+    }
+
+    /// Changes the queue, and grants what is free to those that are first in it.
     fn change(&self, change: impl FnOnce(&mut Queue)) {
-        let tasks = {
+        let mut tasks = Vec::new();
+        {
             let mut queue = self.queue.lock();
             change(&mut queue);
-            queue.tasks.take()
-        };
+            while queue.waiting.front().is_some_and(|first| self.has(&queue, first.bytes)) {
+                let granted = queue.waiting.pop_front().expect("there is a first one");
+                queue.used += granted.bytes;
+                tasks.extend(granted.task);
+            }
+        }
         wake_all(tasks);
     }
 }
 
-/// A destage in the queue, until this is dropped.
-struct Place<'a> {
+/// Memory that a destage works with, or its place in the queue for it, until this is dropped.
+pub(crate) struct Place<'a> {
     reserve: &'a Reserve,
+    /// Zero if it has not waited.
     number: u64,
+    bytes: usize,
 }
 
 impl Place<'_> {
-    /// Takes so many bytes, if it is this one's turn. One destage may always work, however much it takes.
-    fn take(&self, queue: &mut Queue, bytes: usize) -> bool {
-        let may = queue.used == 0 || queue.used + bytes <= self.reserve.bytes;
-        let takes = may && queue.waiting.first() == Some(&self.number);
-        queue.used += if takes { bytes } else { 0 };
-        takes
+    /// Whether the memory is there. If not, the task is woken once it is.
+    fn poll(&self, task: &Waker) -> Poll<()> {
+        if self.number == 0 {
+            return Poll::Ready(());
+        }
+        let mut queue = self.reserve.queue.lock();
+        match queue.waiting.iter_mut().find(|waits| waits.number == self.number) {
+            Some(waits) => {
+                waits.task = Some(task.clone());
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
+        }
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.reserve.change(|queue| {
-            queue.waiting.remove(&self.number);
-        });
-    }
-}
-
-/// Memory that a destage works with, until this is dropped.
-pub(crate) struct Working<'a> {
-    reserve: &'a Reserve,
-    bytes: usize,
-}
-
-impl Drop for Working<'_> {
-    fn drop(&mut self) {
-        if !lives(Mutant::ReserveKept) {
-            self.reserve.change(|queue| queue.used -= self.bytes);
+        if lives(Mutant::ReserveKept) {
+            return;
         }
+        self.reserve.change(|queue| {
+            match queue.waiting.iter().position(|waits| waits.number == self.number) {
+                Some(at) => drop(queue.waiting.remove(at)),
+                None => queue.used -= self.bytes,
+            }
+        });
     }
 }
 
 impl Cache {
     /// Waits until a destage of some rows, of an array with so many members, may work. Those that do never wait for this.
-    pub(crate) async fn working_memory(&self, rows: RowSet, members: usize) -> Working<'_> {
-        let bytes = rows.len() * members * BLOCK_BYTES;
-        let place = self.reserve.line_up();
-        poll_fn(|context| {
-            let mut queue = self.reserve.queue.lock();
-            if place.take(&mut queue, bytes) {
-                return Poll::Ready(Working { reserve: &self.reserve, bytes });
-            }
-            queue.tasks.add(context.waker());
-            Poll::Pending
-        })
-        .await
+    pub(crate) async fn working_memory(&self, rows: RowSet, members: usize) -> Place<'_> {
+        let place = self.reserve.take(rows.len() * members * BLOCK_BYTES);
+        poll_fn(|context| place.poll(context.waker())).await;
+        place
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
-    fn take(place: &Place<'_>, bytes: usize) -> bool {
-        let taken = place.take(&mut place.reserve.queue.lock(), bytes);
-        if taken {
-            place.reserve.queue.lock().waiting.remove(&place.number);
-        }
-        taken
+    fn has(place: &Place<'_>) -> bool {
+        place.poll(Waker::noop()).is_ready()
     }
 
     #[test]
     fn one_destage_may_always_work_and_others_within_the_reserve() {
         let reserve = Reserve::of(16 << 20);
         assert_eq!((reserve.bytes(), Reserve::of(1 << 40).bytes()), (1 << 20, 32 << 20));
-        let (large, small) = (reserve.line_up(), reserve.line_up());
-        assert!(take(&large, 3 << 20) && !take(&small, 1));
-        reserve.change(|queue| queue.used = 0);
-        assert!(take(&small, 1 << 19) && take(&reserve.line_up(), 1 << 19) && !take(&reserve.line_up(), 1));
+        let (large, small) = (reserve.take(3 << 20), reserve.take(1));
+        assert!(has(&large) && !has(&small));
+        drop(large);
+        let (half, nearly_half, too_much) =
+            (reserve.take(1 << 19), reserve.take((1 << 19) - 1), reserve.take(1));
+        assert!(has(&small) && has(&half) && has(&nearly_half) && !has(&too_much));
     }
 
     #[test]
     fn small_destages_do_not_overtake_a_large_one() {
         let reserve = Reserve::of(16 << 20);
-        let (first, large, small) = (reserve.line_up(), reserve.line_up(), reserve.line_up());
-        assert!(take(&first, 1 << 19) && !take(&large, 3 << 20) && !take(&small, 1));
-        reserve.change(|queue| queue.used = 0);
-        assert!(!take(&small, 1) && take(&large, 3 << 20));
-        // One that is given up is in nobody's way.
-        reserve.change(|queue| queue.used = 0);
-        let given_up = reserve.line_up();
-        drop((small, given_up));
-        assert!(take(&reserve.line_up(), 1));
+        let (first, large, small) = (reserve.take(1 << 19), reserve.take(3 << 20), reserve.take(1));
+        assert!(has(&first) && !has(&large) && !has(&small));
+        drop(first);
+        assert!(has(&large) && !has(&small));
+        drop(large);
+        assert!(has(&small));
+    }
+
+    /// The task of the one that waits may be far from running: it must be in nobody's way.
+    #[test]
+    fn what_was_granted_and_not_yet_seen_keeps_no_others_waiting() {
+        let reserve = Reserve::of(16 << 20);
+        let (first, waits) = (reserve.take(1 << 20), reserve.take(1 << 19));
+        drop(first);
+        assert!(has(&reserve.take(1 << 19)), "the other half is free");
+        assert!(has(&waits));
+    }
+
+    #[test]
+    fn one_that_is_given_up_is_in_nobodys_way() {
+        let reserve = Reserve::of(16 << 20);
+        let (first, given_up, next) = (reserve.take(1 << 19), reserve.take(3 << 20), reserve.take(1));
+        drop(given_up);
+        assert!(has(&next));
+        let granted = reserve.take(3 << 20);
+        drop((first, next, granted));
+        assert_eq!(reserve.queue.lock().used, 0);
     }
 }

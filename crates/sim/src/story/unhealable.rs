@@ -75,7 +75,8 @@ impl Story {
         let errors =
             report.members.iter().find(|member| member.name == name).map(|member| member.read_errors);
         self.units[failing].faults.clear();
-        if errors.is_some_and(|errors| errors > 0) {
+        // A resync of what a crash has left in the bitmap reads, too, and what it cannot read counts.
+        if report.job.is_none() && errors.is_some_and(|errors| errors > 0) {
             let what = format!("only healing has read the bad block of {name}, which counts: {errors:?}");
             return Err(Checker::Service.violation(what));
         }
