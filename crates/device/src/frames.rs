@@ -5,7 +5,9 @@
 //! memory of a block is given back to the system when its bytes are charged for something else.
 //!
 //! Each thread takes blocks from a cell of its own, and returns what it drops to that. Cells get and give whole
-//! batches of the common store; a thread that finds both empty takes from the other cells.
+//! batches of the common store. A thread that finds both empty can [gather](Frames::gather) what the other cells have;
+//! but first it should do without something of its own: their blocks are in the caches of other processors, and their
+//! threads would come to take others in turn.
 //!
 //! Blocks can be [shown](Frames::show) to threads that copy them without a lock (`shown.rs`).
 //!
@@ -29,7 +31,7 @@ use crate::{
     buf::{Allocation, Block, Home, Pooled},
     memory::racing,
     sync::{
-        cells::{CELLS, my_cell, used_cells},
+        cells::PerThread,
         seam::{Mutex, spin},
     },
 };
@@ -63,17 +65,11 @@ unsafe impl Send for Start {}
 unsafe impl Sync for Start {}
 
 struct Store {
-    cells: Box<[Cell]>,
+    cells: PerThread<Mutex<Stock>>,
     left: Mutex<Left>,
 }
 
 /// What one thread has.
-#[derive(Default)]
-#[repr(align(128))]
-struct Cell {
-    has: Mutex<Stock>,
-}
-
 #[derive(Default)]
 struct Stock {
     free: Vec<Pooled>,
@@ -145,21 +141,15 @@ impl Store {
     fn spare() -> &'static Self {
         let spare = SPARE.lock().pop();
         spare.unwrap_or_else(|| {
-            let cells = (0..CELLS).map(|_| Cell::default()).collect();
-            Box::leak(Box::new(Self { cells, left: Mutex::default() }))
+            Box::leak(Box::new(Self { cells: PerThread::default(), left: Mutex::default() }))
         })
-    }
-
-    /// The cells in which there may be something.
-    fn used_cells(&self) -> impl Iterator<Item = &Cell> {
-        used_cells().map(|cell| &self.cells[cell])
     }
 
     /// Closes it.
     fn close(&'static self) {
         let mut free = Vec::new();
-        for cell in &self.cells {
-            let mut has = cell.has.lock();
+        for cell in self.cells.all() {
+            let mut has = cell.lock();
             has.is_closed = true;
             free.append(&mut has.free);
         }
@@ -186,7 +176,7 @@ impl Store {
 
 impl Home for Store {
     fn take_back(&'static self, frame: Pooled) {
-        let mut has = spin(&self.cells[my_cell().0].has);
+        let mut has = spin(self.cells.mine());
         if has.is_closed {
             drop(has);
             return self.retire(&mut self.left.lock(), vec![frame]);
@@ -211,7 +201,7 @@ impl Frames {
         let _ = map.advise(Advice::HugePage);
         let start = Start(NonNull::new(map.as_mut_ptr())?);
         let store = Store::spare();
-        store.cells.iter().for_each(|cell| *cell.has.lock() = Stock::default());
+        store.cells.all().for_each(|cell| *cell.lock() = Stock::default());
         *store.left.lock() = Left { bytes: bound, map: Some(map), ..Left::default() };
         Some(Self { store, bound, start, shown: Shown::new(places) })
     }
@@ -231,14 +221,13 @@ impl Frames {
         self.bound
     }
 
-    /// A frame with arbitrary content; none if all are in use.
+    /// A frame with arbitrary content; none if neither this thread nor the common store has one.
     #[inline]
     pub fn take(&self) -> Option<IoBuf> {
-        let cell = self.cell();
-        let frame = spin(&cell.has).free.pop();
+        let frame = spin(self.store.cells.mine()).free.pop();
         let frame = match frame {
             Some(frame) => frame,
-            None => self.refill(cell)?,
+            None => self.refill()?,
         };
         if let Some(place) = self.place_of(frame.start()) {
             self.shown.use_again(place);
@@ -303,36 +292,38 @@ impl Frames {
         found.is_same()
     }
 
-    /// This thread's cell.
-    #[inline]
-    fn cell(&self) -> &'static Cell {
-        &self.store.cells[my_cell().0]
+    #[cold]
+    fn refill(&self) -> Option<Pooled> {
+        let mut got = self.batch();
+        let one = got.pop();
+        self.keep(got);
+        one
     }
 
-    #[cold]
-    fn refill(&self, cell: &Cell) -> Option<Pooled> {
+    /// Gets frames that other threads have and do not use. False if they have none.
+    pub fn gather(&self) -> bool {
+        // What may be charged and is not is memory, too.
+        let credit: usize = self.store.cells.used().map(|cell| std::mem::take(&mut cell.lock().credit)).sum();
+        self.store.left.lock().bytes += credit;
         let mut got = self.batch();
         if got.is_empty() {
-            // What may be charged and is not is memory, too.
-            let credit: usize =
-                self.store.used_cells().map(|cell| std::mem::take(&mut cell.has.lock().credit)).sum();
-            self.store.left.lock().bytes += credit;
-            got = self.batch();
-        }
-        if got.is_empty() {
-            // A thread that gave much back has what this one lacks.
-            let stolen = self.store.used_cells().find_map(|other| {
-                let mut has = other.has.lock();
+            let half_of = |cell: &Mutex<Stock>| {
+                let mut has = cell.lock();
                 let half = has.free.len() / 2;
                 (!has.free.is_empty()).then(|| has.free.split_off(half))
-            });
-            got = stolen.unwrap_or_default();
+            };
+            got = self.store.cells.used().find_map(half_of).unwrap_or_default();
         }
-        let one = got.pop();
-        if !got.is_empty() {
-            cell.has.lock().free.append(&mut got);
+        let has_got = !got.is_empty();
+        self.keep(got);
+        has_got
+    }
+
+    /// Gives this thread frames.
+    fn keep(&self, mut frames: Vec<Pooled>) {
+        if !frames.is_empty() {
+            self.store.cells.mine().lock().free.append(&mut frames);
         }
-        one
     }
 
     /// Frames that no thread has.
@@ -344,16 +335,16 @@ impl Frames {
     /// Counts bytes that the cache takes from the heap. False, and nothing is counted, if the bound leaves no
     /// room for them.
     pub fn charge(&self, bytes: usize) -> bool {
-        let cell = self.cell();
+        let cell = self.store.cells.mine();
         {
-            let mut has = spin(&cell.has);
+            let mut has = spin(cell);
             if has.credit >= bytes {
                 has.credit -= bytes;
                 return true;
             }
         }
         let Some(credit) = self.find_credit(bytes) else { return false };
-        cell.has.lock().credit += credit - bytes;
+        cell.lock().credit += credit - bytes;
         true
     }
 
@@ -374,8 +365,8 @@ impl Frames {
         drop(left);
         // What other threads have, one cell after the other: locks are taken in the order cell, store.
         let mut found = 0;
-        for other in self.store.used_cells() {
-            let mut has = other.has.lock();
+        for other in self.store.cells.used() {
+            let mut has = other.lock();
             found += std::mem::take(&mut has.credit);
             let mut left = self.store.left.lock();
             while found + left.bytes < bytes {
@@ -393,7 +384,7 @@ impl Frames {
 
     /// The opposite of [`Frames::charge`].
     pub fn discharge(&self, bytes: usize) {
-        let mut has = spin(&self.cell().has);
+        let mut has = spin(self.store.cells.mine());
         has.credit += bytes;
         if has.credit > 4 * CREDIT_BATCH {
             let surplus = has.credit - CREDIT_BATCH;
@@ -409,8 +400,8 @@ impl Frames {
             let left = self.store.left.lock();
             left.bytes + left.free.len() * FRAME_COST
         };
-        for cell in &self.store.cells {
-            let has = cell.has.lock();
+        for cell in self.store.cells.all() {
+            let has = cell.lock();
             sum += has.credit + has.free.len() * FRAME_COST;
         }
         sum

@@ -4,6 +4,12 @@ use super::*;
 
 const BOUND: usize = 100 * FRAME_COST + 10;
 
+/// All frames that nobody uses.
+fn all_of(frames: &Frames) -> Vec<IoBuf> {
+    let next = || frames.take().or_else(|| frames.gather().then(|| frames.take()).flatten());
+    std::iter::from_fn(next).collect()
+}
+
 #[test]
 fn frames_end_at_the_bound_and_return() {
     let frames = Frames::new(BOUND).unwrap();
@@ -32,7 +38,7 @@ fn what_is_charged_takes_the_place_of_frames_and_gives_it_back() {
     drop(taken);
     frames.discharge(left + 50 * FRAME_COST);
     assert_eq!(frames.left_bytes(), BOUND);
-    let again: Vec<_> = std::iter::from_fn(|| frames.take()).collect();
+    let again = all_of(&frames);
     assert!(again.len() > 95, "{}", again.len());
 }
 
@@ -41,17 +47,21 @@ fn what_is_no_longer_charged_becomes_frames() {
     let frames = Frames::new(BOUND).unwrap();
     assert!(frames.charge(BOUND) && frames.take().is_none());
     frames.discharge(BOUND);
-    assert_eq!(std::iter::from_fn(|| frames.take()).collect::<Vec<_>>().len(), 100);
+    assert_eq!(all_of(&frames).len(), 100);
 }
 
 #[test]
 fn threads_get_what_others_gave_back() {
     let frames = Frames::new(BOUND).unwrap();
     std::thread::scope(|scope| {
-        let taken: Vec<_> = std::iter::from_fn(|| frames.take()).collect();
-        scope.spawn(|| drop(taken)).join().unwrap();
-        let taken = scope.spawn(|| std::iter::from_fn(|| frames.take()).collect::<Vec<_>>()).join().unwrap();
-        assert_eq!(taken.len(), 100);
+        drop(scope.spawn(|| std::iter::from_fn(|| frames.take()).collect::<Vec<_>>()).join().unwrap());
+        let takes = || {
+            let own: Vec<_> = std::iter::from_fn(|| frames.take()).collect();
+            (own.len(), all_of(&frames).len())
+        };
+        let (own, gathered) = scope.spawn(takes).join().unwrap();
+        assert!(own < 100, "it leaves others what they have, unless it gathers");
+        assert_eq!(own + gathered, 100);
     });
     assert_eq!(frames.left_bytes(), BOUND);
 }
@@ -163,7 +173,8 @@ fn nothing_is_lost_among_threads() {
             scope.spawn(move || {
                 let (mut rng, mut held, mut charged) = (fastrand::Rng::with_seed(seed), Vec::new(), 0);
                 for _ in 0..20_000 {
-                    match rng.u8(..4) {
+                    match rng.u8(..5) {
+                        4 => drop(frames.gather()),
                         0 => held.extend(frames.take()),
                         1 if !held.is_empty() => drop(held.swap_remove(rng.usize(..held.len()))),
                         2 if frames.charge(300) => charged += 300,

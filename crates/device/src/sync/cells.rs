@@ -65,6 +65,42 @@ pub(crate) fn used_cells() -> impl Iterator<Item = usize> {
     (0..own).chain(OWN..CELLS)
 }
 
+/// A value for each thread, none of them in the cache line of another. Threads beyond those that have cells of their own
+/// share some.
+#[derive(Debug)]
+pub struct PerThread<T>(Box<[Padded<T>]>);
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Padded<T>(T);
+
+impl<T: Default> Default for PerThread<T> {
+    fn default() -> Self {
+        Self((0..CELLS).map(|_| Padded::default()).collect())
+    }
+}
+
+impl<T> PerThread<T> {
+    /// Bytes that it takes.
+    pub const BYTES: usize = CELLS * size_of::<Padded<T>>();
+
+    /// This thread's.
+    #[inline]
+    pub fn mine(&self) -> &T {
+        &self.0[my_cell().0].0
+    }
+
+    /// Those of threads that there are, or were.
+    pub fn used(&self) -> impl Iterator<Item = &T> {
+        used_cells().map(|cell| &self.0[cell].0)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|padded| &padded.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ use std::{
     task::{Poll, Waker},
 };
 
+pub use cells::PerThread;
 pub use counters::Counters;
 pub use mailbox::Mailbox;
 pub use readers::{Kept, Reader, Readers, Replaced, Seen};

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use stripewise_device::{Block, IoBuf, ReadBufs, Timestamp, frames::FRAME_COST};
 
-use super::{AHEAD, Cache, Dropped, Turn, slot::Slot};
+use super::{AHEAD, Cache, Dropped, evict::Turn, slot::Slot};
 use crate::{
     compute::cells::{ALL_SECTORS, CellState},
     destage::{Flushes, Turns},

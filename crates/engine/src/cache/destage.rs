@@ -6,7 +6,8 @@ use std::sync::{Arc, atomic::Ordering};
 use stripewise_device::{Timestamp, frames::FRAME_COST};
 
 use super::{
-    Cache, DestageCost, DestageReason, Dropped, Turn,
+    Cache, DestageCost, DestageReason, Dropped,
+    evict::Turn,
     slot::{NEVER, Slot},
 };
 use crate::{

@@ -3,7 +3,7 @@
 
 use stripewise_device::Block;
 
-use super::{Cache, Turn, slot::Slot};
+use super::{Cache, evict::Turn, slot::Slot};
 use crate::{
     compute::{
         Run,

@@ -12,6 +12,7 @@
 mod ahead;
 mod cost;
 mod destage;
+mod evict;
 mod filter;
 mod kept;
 mod log;
@@ -33,7 +34,6 @@ use std::{
 };
 
 use stripewise_device::{
-    IoBuf,
     frames::{FRAME_COST, Frames},
     sync::{
         Counters,
@@ -46,6 +46,7 @@ use stripewise_device::{
 
 use self::{
     ahead::Ahead,
+    evict::Clean,
     filter::Filter,
     log::{Log, NoLog},
     modes::Mode,
@@ -66,7 +67,6 @@ pub use self::{
 };
 use crate::{
     destage::{Account, Candidate, Fill, Weighed},
-    mutants::{Mutant, lives},
     shape::{
         geometry::{Geometry, StripeIndex},
         rows::BLOCK_BYTES,
@@ -80,8 +80,6 @@ const BLOCKS_PER_BUCKET: usize = 4;
 const SPARE_PARTS: u64 = 32;
 /// Marks of what was read for each bucket: a row has its own, and a stripe has.
 const MARKS_PER_BUCKET: usize = 4;
-/// Clean blocks that a writer without memory drops at a time.
-const EVICTED_AT_ONCE: usize = 32;
 
 /// Cells of an array that members do not hold yet, and others that were written lately.
 pub(crate) struct Cache {
@@ -102,9 +100,7 @@ pub(crate) struct Cache {
     /// Buckets with dirty cells, and perhaps others. A mark is set and taken by the holder of its bucket.
     has_dirty: Box<[AtomicBool]>,
     log: Box<dyn Log>,
-    /// The buckets with clean cells, each once, in the order in which eviction looks at them. Its room is made at the
-    /// beginning.
-    clean: Mutex<VecDeque<u32>>,
+    clean: Clean,
     /// Dirty cells: how many there came, and how many went.
     dirty: Counters<2>,
     /// Destages that were begun, and that ended.
@@ -160,14 +156,6 @@ struct Bucket {
     is_listed: bool,
 }
 
-/// When eviction looks at a bucket.
-#[derive(Debug, Clone, Copy)]
-enum Turn {
-    /// Before all that are listed.
-    First,
-    Last,
-}
-
 /// Fibonacci hashing, as for the table of locked rows.
 #[inline]
 fn hash(unit: u64) -> usize {
@@ -190,10 +178,9 @@ impl Cache {
         let size = size_bytes as usize;
         let count = (size / FRAME_COST / BLOCKS_PER_BUCKET).max(1).next_power_of_two();
         let buckets: Box<[CopyLock<Bucket>]> = (0..count).map(|_| CopyLock::default()).collect();
-        let clean = VecDeque::with_capacity(count);
+        let clean = Clean::of(count);
         let marks = MARKS_PER_BUCKET * count;
-        let beside =
-            count * (Filter::BYTES + size_of::<AtomicBool>()) + clean.capacity() * size_of::<u32>() + marks;
+        let beside = count * (Filter::BYTES + size_of::<AtomicBool>()) + clean.bytes() + marks;
         let tables = size_of_val(&*buckets) + beside;
         let reserve = Reserve::of(size);
         let bound = size.saturating_sub(tables + reserve.bytes());
@@ -213,7 +200,7 @@ impl Cache {
             unit_rows,
             fills_gaps: settings.kind.fills_gaps(),
             epoch: AtomicU64::new(1),
-            clean: Mutex::new(clean),
+            clean,
             dirty: Counters::default(),
             destages: Counters::default(),
             counts: Counters::default(),
@@ -277,64 +264,6 @@ impl Cache {
     #[inline]
     fn place_of(&self, unit: u64) -> usize {
         hash(unit) & (self.buckets.len() - 1)
-    }
-
-    /// A frame that is free.
-    #[inline]
-    fn free_frame(&self) -> Option<IoBuf> {
-        let beyond = || lives(Mutant::CacheOverBudget).then(|| IoBuf::with_len(BLOCK_BYTES));
-        self.frames.take().or_else(beyond)
-    }
-
-    /// A frame, perhaps from clean cells.
-    fn frame(&self) -> Option<IoBuf> {
-        loop {
-            let frame = self.free_frame();
-            if frame.is_some() || self.evict(EVICTED_AT_ONCE) == 0 {
-                return frame;
-            }
-        }
-    }
-
-    /// Drops up to so many clean cells, those that were not read lately first. Returns how many.
-    #[cold]
-    fn evict(&self, wanted: usize) -> usize {
-        let (mut dropped, mut left) = (Dropped::of(self), 2 * self.buckets.len());
-        while dropped.len() < wanted && left > 0 {
-            left -= 1;
-            let Some(at) = self.clean.lock().pop_front() else { break };
-            let mut bucket = self.buckets[at as usize].lock();
-            bucket.is_listed = false;
-            let mut keeps = false;
-            for slot in &mut bucket.slots {
-                if self.recent.take(slot.unit) {
-                    keeps |= slot.has_clean();
-                    continue;
-                }
-                slot.drop_clean(&mut dropped);
-                if lives(Mutant::DirtyEvicted) {
-                    let all = slot.cells.lend(slot.cells.dirty_rows());
-                    self.dirty.add(1, slot.drop_same(&all, &mut dropped) as u64);
-                }
-            }
-            self.forget_empty(&mut bucket);
-            if keeps {
-                self.list(&mut bucket, at as usize, Turn::Last);
-            }
-        }
-        dropped.len()
-    }
-
-    /// Notes that a bucket has clean cells.
-    fn list(&self, bucket: &mut Bucket, at: usize, turn: Turn) {
-        if std::mem::replace(&mut bucket.is_listed, true) {
-            return;
-        }
-        let mut clean = self.clean.lock();
-        match turn {
-            Turn::First => clean.push_front(at as u32),
-            Turn::Last => clean.push_back(at as u32),
-        }
     }
 
     fn forget_empty(&self, bucket: &mut Bucket) {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use stripewise_device::{IoBuf, Timestamp};
 
-use super::{Bucket, Cache, EVICTED_AT_ONCE, modes::Mode, slot::Slot};
+use super::{Bucket, Cache, modes::Mode, slot::Slot};
 use crate::{
     compute::{
         CachedCells, Data,
@@ -67,7 +67,7 @@ impl Cache {
         loop {
             match self.try_put(span, data, way, now) {
                 // Perhaps there was room for the blocks, and none for what is kept about them.
-                Err(NotPut::Full) if self.evict(EVICTED_AT_ONCE) > 0 => {}
+                Err(NotPut::Full) if self.finds_room() => {}
                 put => return put,
             }
         }
