@@ -300,14 +300,18 @@ impl Frames {
         one
     }
 
-    /// Gets frames that other threads have and do not use. False if they have none.
+    /// Gets frames that other threads have and do not use. False if they have none: then to call it again is of no use.
     pub fn gather(&self) -> bool {
         // What may be charged and is not is memory, too.
         let credit: usize = self.store.cells.used().map(|cell| std::mem::take(&mut cell.lock().credit)).sum();
         self.store.left.lock().bytes += credit;
         let mut got = self.batch();
         if got.is_empty() {
+            let mine = self.store.cells.mine();
             let half_of = |cell: &Mutex<Stock>| {
+                if std::ptr::eq(cell, mine) {
+                    return None;
+                }
                 let mut has = cell.lock();
                 let half = has.free.len() / 2;
                 (!has.free.is_empty()).then(|| has.free.split_off(half))

@@ -66,6 +66,15 @@ fn threads_get_what_others_gave_back() {
     assert_eq!(frames.left_bytes(), BOUND);
 }
 
+/// A caller gathers until there is nothing: what it has itself is no help to it.
+#[test]
+fn what_a_thread_has_itself_is_not_gathered() {
+    let frames = Frames::new(8 * FRAME_COST).unwrap();
+    drop(std::iter::from_fn(|| frames.take()).collect::<Vec<_>>());
+    assert!(!frames.gather());
+    assert_eq!(all_of(&frames).len(), 8);
+}
+
 #[test]
 fn a_block_outlives_the_store_that_it_came_from() {
     let frames = Frames::new(BOUND).unwrap();
