@@ -5,9 +5,9 @@
 //! memory of a block is given back to the system when its bytes are charged for something else.
 //!
 //! Each thread takes blocks from a cell of its own, and returns what it drops to that. Cells get and give whole
-//! batches of the common store. A thread that finds both empty can [gather](Frames::gather) what the other cells have;
-//! but first it should do without something of its own: their blocks are in the caches of other processors, and their
-//! threads would come to take others in turn.
+//! batches of the common store. A thread that finds both empty can [take what others have](Frames::take_of_any); but first
+//! it should do without something of its own: their blocks are in the caches of other processors, and their threads would
+//! come to take others in turn.
 //!
 //! Blocks can be [shown](Frames::show) to threads that copy them without a lock (`shown.rs`).
 //!
@@ -225,14 +225,20 @@ impl Frames {
     #[inline]
     pub fn take(&self) -> Option<IoBuf> {
         let frame = spin(self.store.cells.mine()).free.pop();
-        let frame = match frame {
-            Some(frame) => frame,
-            None => self.refill()?,
-        };
+        frame.or_else(|| self.refill()).map(|frame| self.lend(frame))
+    }
+
+    /// A frame with arbitrary content; none if all are in use.
+    pub fn take_of_any(&self) -> Option<IoBuf> {
+        self.take().or_else(|| self.gather().map(|frame| self.lend(frame)))
+    }
+
+    #[inline]
+    fn lend(&self, frame: Pooled) -> IoBuf {
         if let Some(place) = self.place_of(frame.start()) {
             self.shown.use_again(place);
         }
-        Some(IoBuf::lent(frame))
+        IoBuf::lent(frame)
     }
 
     /// The place where memory starts, if it is of this store.
@@ -294,40 +300,32 @@ impl Frames {
 
     #[cold]
     fn refill(&self) -> Option<Pooled> {
-        let mut got = self.batch();
-        let one = got.pop();
-        self.keep(got);
-        one
+        self.keep_but_one(self.batch())
     }
 
-    /// Gets frames that other threads have and do not use. False if they have none: then to call it again is of no use.
-    pub fn gather(&self) -> bool {
+    /// What other threads have and do not use.
+    fn gather(&self) -> Option<Pooled> {
         // What may be charged and is not is memory, too.
         let credit: usize = self.store.cells.used().map(|cell| std::mem::take(&mut cell.lock().credit)).sum();
         self.store.left.lock().bytes += credit;
-        let mut got = self.batch();
-        if got.is_empty() {
-            let mine = self.store.cells.mine();
-            let half_of = |cell: &Mutex<Stock>| {
-                if std::ptr::eq(cell, mine) {
-                    return None;
-                }
-                let mut has = cell.lock();
-                let half = has.free.len() / 2;
-                (!has.free.is_empty()).then(|| has.free.split_off(half))
-            };
-            got = self.store.cells.used().find_map(half_of).unwrap_or_default();
-        }
-        let has_got = !got.is_empty();
-        self.keep(got);
-        has_got
+        let half_of = |cell: &Mutex<Stock>| {
+            let mut has = cell.lock();
+            let half = has.free.len() / 2;
+            (!has.free.is_empty()).then(|| has.free.split_off(half))
+        };
+        self.refill().or_else(|| {
+            let stolen = self.store.cells.used().find_map(half_of);
+            self.keep_but_one(stolen.unwrap_or_default())
+        })
     }
 
-    /// Gives this thread frames.
-    fn keep(&self, mut frames: Vec<Pooled>) {
+    /// Gives this thread frames, and the caller one of them.
+    fn keep_but_one(&self, mut frames: Vec<Pooled>) -> Option<Pooled> {
+        let one = frames.pop();
         if !frames.is_empty() {
             self.store.cells.mine().lock().free.append(&mut frames);
         }
+        one
     }
 
     /// Frames that no thread has.

@@ -6,8 +6,7 @@ const BOUND: usize = 100 * FRAME_COST + 10;
 
 /// All frames that nobody uses.
 fn all_of(frames: &Frames) -> Vec<IoBuf> {
-    let next = || frames.take().or_else(|| frames.gather().then(|| frames.take()).flatten());
-    std::iter::from_fn(next).collect()
+    std::iter::from_fn(|| frames.take_of_any()).collect()
 }
 
 #[test]
@@ -59,20 +58,11 @@ fn threads_get_what_others_gave_back() {
             let own: Vec<_> = std::iter::from_fn(|| frames.take()).collect();
             (own.len(), all_of(&frames).len())
         };
-        let (own, gathered) = scope.spawn(takes).join().unwrap();
-        assert!(own < 100, "it leaves others what they have, unless it gathers");
-        assert_eq!(own + gathered, 100);
+        let (own, others) = scope.spawn(takes).join().unwrap();
+        assert!(own < 100, "others keep what they have, unless it is asked for");
+        assert_eq!(own + others, 100);
     });
     assert_eq!(frames.left_bytes(), BOUND);
-}
-
-/// A caller gathers until there is nothing: what it has itself is no help to it.
-#[test]
-fn what_a_thread_has_itself_is_not_gathered() {
-    let frames = Frames::new(8 * FRAME_COST).unwrap();
-    drop(std::iter::from_fn(|| frames.take()).collect::<Vec<_>>());
-    assert!(!frames.gather());
-    assert_eq!(all_of(&frames).len(), 8);
 }
 
 #[test]
@@ -183,7 +173,7 @@ fn nothing_is_lost_among_threads() {
                 let (mut rng, mut held, mut charged) = (fastrand::Rng::with_seed(seed), Vec::new(), 0);
                 for _ in 0..20_000 {
                     match rng.u8(..5) {
-                        4 => drop(frames.gather()),
+                        4 => held.extend(frames.take_of_any()),
                         0 => held.extend(frames.take()),
                         1 if !held.is_empty() => drop(held.swap_remove(rng.usize(..held.len()))),
                         2 if frames.charge(300) => charged += 300,

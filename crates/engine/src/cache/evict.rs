@@ -17,9 +17,18 @@ use crate::{
 };
 
 /// Clean blocks that a writer without memory drops at a time.
-pub(super) const EVICTED_AT_ONCE: usize = 32;
+const EVICTED_AT_ONCE: usize = 32;
 /// Buckets that a thread keeps for itself: some stripes of a stream.
 const LATELY_MAX: usize = 4;
+
+/// Whose free frames may be taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Reach {
+    /// This thread's, and those that no thread has.
+    Own,
+    /// Those of other threads, too, which these will lack: there are no clean cells to drop.
+    All,
+}
 
 /// When eviction looks at a bucket.
 #[derive(Debug, Clone, Copy)]
@@ -74,32 +83,32 @@ impl Clean {
 impl Cache {
     /// A frame that is free.
     #[inline]
-    pub(super) fn free_frame(&self) -> Option<IoBuf> {
-        let beyond = || lives(Mutant::CacheOverBudget).then(|| IoBuf::with_len(BLOCK_BYTES));
-        self.frames.take().or_else(beyond)
+    pub(super) fn free_frame(&self, reach: Reach) -> Option<IoBuf> {
+        let frame = match reach {
+            Reach::Own => self.frames.take(),
+            Reach::All => self.frames.take_of_any(),
+        };
+        frame.or_else(|| lives(Mutant::CacheOverBudget).then(|| IoBuf::with_len(BLOCK_BYTES)))
     }
 
     /// A frame, perhaps from clean cells.
     pub(super) fn frame(&self) -> Option<IoBuf> {
         loop {
-            let frame = self.free_frame();
-            if frame.is_some() || !self.finds_room() {
+            let frame = self.free_frame(Reach::Own);
+            if frame.is_some() {
                 return frame;
+            }
+            if self.evict() == 0 {
+                return self.free_frame(Reach::All);
             }
         }
     }
 
-    /// Finds frames for this thread: of clean cells, or else what other threads have and do not use.
+    /// Drops some clean cells, those that were not read lately first. Returns how many.
     #[cold]
-    pub(super) fn finds_room(&self) -> bool {
-        self.evict(EVICTED_AT_ONCE) > 0 || self.frames.gather()
-    }
-
-    /// Drops up to so many clean cells, those that were not read lately first. Returns how many.
-    #[cold]
-    pub(super) fn evict(&self, wanted: usize) -> usize {
+    pub(super) fn evict(&self) -> usize {
         let (mut dropped, mut left) = (Dropped::of(self), 2 * self.buckets.len());
-        while dropped.len() < wanted && left > 0 {
+        while dropped.len() < EVICTED_AT_ONCE && left > 0 {
             left -= 1;
             let Some(at) = self.clean.take() else { break };
             let mut bucket = self.buckets[at as usize].lock();

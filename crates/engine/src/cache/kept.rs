@@ -3,7 +3,11 @@
 
 use stripewise_device::Block;
 
-use super::{Cache, evict::Turn, slot::Slot};
+use super::{
+    Cache,
+    evict::{Reach, Turn},
+    slot::Slot,
+};
 use crate::{
     compute::{
         Run,
@@ -60,7 +64,7 @@ impl Cache {
             return true;
         }
         // Frames that the slot has for its other blocks are left to writes.
-        let Some(mut frame) = self.free_frame() else { return false };
+        let Some(mut frame) = self.free_frame(Reach::Own) else { return false };
         if !self.charge_growth(slot, number, row, ALL_SECTORS) {
             return false;
         }

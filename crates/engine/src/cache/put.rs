@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use stripewise_device::{IoBuf, Timestamp};
 
-use super::{Bucket, Cache, modes::Mode, slot::Slot};
+use super::{Bucket, Cache, evict::Reach, modes::Mode, slot::Slot};
 use crate::{
     compute::{
         CachedCells, Data,
@@ -43,6 +43,14 @@ pub(crate) enum Way {
 /// A thread looks how much is dirty after so many blocks that it put.
 const LOOKS_AFTER: u64 = 64;
 
+/// How blocks are put.
+struct How {
+    way: Way,
+    now: Timestamp,
+    /// Where their memory may come from.
+    reach: Reach,
+}
+
 /// A block that is about to be put.
 struct New {
     part: Part,
@@ -65,15 +73,16 @@ impl Cache {
             return Err(NotPut::Full);
         }
         loop {
-            match self.try_put(span, data, way, now) {
+            match self.try_put(span, data, &How { way, now, reach: Reach::Own }) {
                 // Perhaps there was room for the blocks, and none for what is kept about them.
-                Err(NotPut::Full) if self.finds_room() => {}
+                Err(NotPut::Full) if self.evict() > 0 => {}
+                Err(NotPut::Full) => return self.try_put(span, data, &How { way, now, reach: Reach::All }),
                 put => return put,
             }
         }
     }
 
-    fn try_put(&self, span: &StripeSpan, data: &Data, way: Way, now: Timestamp) -> Result<bool, NotPut> {
+    fn try_put(&self, span: &StripeSpan, data: &Data, how: &How) -> Result<bool, NotPut> {
         let parts = blocks_of(span, self.chunk_bytes);
         let mut new: SmallVec<[New; 2]> = parts.map(|part| New { part, buf: None }).collect();
         if new.len() > 1 && !self.takes_whole_units.load(Ordering::Relaxed) {
@@ -83,12 +92,12 @@ impl Cache {
             }
         }
         if self.unit_rows > 1 {
-            return self.put_unit(span.stripe, self.unit_of(span.stripe, 0), &mut new, data, way, now);
+            return self.put_unit(span.stripe, self.unit_of(span.stripe, 0), &mut new, data, how);
         }
         new.sort_unstable_by_key(|block| block.part.row);
         for of_row in new.chunk_by_mut(|one, other| one.part.row == other.part.row) {
             let unit = self.unit_of(span.stripe, of_row[0].part.row);
-            self.put_unit(span.stripe, unit, of_row, data, way, now)?;
+            self.put_unit(span.stripe, unit, of_row, data, how)?;
         }
         Ok(false)
     }
@@ -100,12 +109,11 @@ impl Cache {
         unit: u64,
         new: &mut [New],
         data: &Data,
-        way: Way,
-        now: Timestamp,
+        how: &How,
     ) -> Result<bool, NotPut> {
         let epoch = self.epoch.load(Ordering::SeqCst);
         let mut bucket = self.bucket(unit);
-        match self.takes(way == Way::Through) {
+        match self.takes(how.way == Way::Through) {
             Mode::Open => {}
             Mode::Through => return Err(NotPut::Through),
             Mode::Closed => return Err(NotPut::Closed),
@@ -118,19 +126,19 @@ impl Cache {
         let at = match slots.iter().position(|slot| slot.unit == unit) {
             Some(at) => at,
             None => {
-                slots.push(self.new_slot(unit).ok_or(NotPut::Full)?);
+                slots.push(self.new_slot(unit, how.reach).ok_or(NotPut::Full)?);
                 slots.len() - 1
             }
         };
         let slot = &mut slots[at];
         let mut came = 0;
         let mut put = |block: &mut New| {
-            came += u64::from(self.put_block(slot, stripe, block, data)?);
+            came += u64::from(self.put_block(slot, stripe, block, data, how.reach)?);
             Some(())
         };
         let has_room = new.iter_mut().all(|block| put(block).is_some());
         if has_room || came > 0 {
-            slot.note_write(epoch, now);
+            slot.note_write(epoch, how.now);
             self.mark_dirty(unit);
         }
         // Once: what is rewritten while the stripe is destaged may be rewritten again.
@@ -151,7 +159,14 @@ impl Cache {
     /// Puts a block: into the block that its cell has, if nobody else has that. Returns whether the cell was not dirty
     /// before; none if there is no room.
     #[inline]
-    fn put_block(&self, slot: &mut Slot, stripe: StripeIndex, new: &mut New, data: &Data) -> Option<bool> {
+    fn put_block(
+        &self,
+        slot: &mut Slot,
+        stripe: StripeIndex,
+        new: &mut New,
+        data: &Data,
+        reach: Reach,
+    ) -> Option<bool> {
         let New { part: Part { column, row, bytes, from }, buf } = new;
         let (number, mask) = (self.number_of(stripe, *column, *row), mask_of(bytes.clone()));
         let copy = |into: &mut [u8]| data.copy_to(*from, &mut into[bytes.clone()]);
@@ -170,7 +185,7 @@ impl Cache {
         let buf = match buf.take() {
             Some(copied) => copied,
             None => {
-                let mut free = slot.spare_frames.pop().or_else(|| self.free_frame())?;
+                let mut free = slot.spare_frames.pop().or_else(|| self.free_frame(reach))?;
                 copy(&mut free);
                 free
             }
@@ -202,10 +217,11 @@ impl Cache {
 
     /// A slot without blocks, with what memory it gets at once; none if there is no room.
     #[inline]
-    fn new_slot(&self, unit: u64) -> Option<Slot> {
+    fn new_slot(&self, unit: u64, reach: Reach) -> Option<Slot> {
         let mut slot = Slot::new(unit);
         if self.takes_whole_units.load(Ordering::Relaxed) {
-            slot.spare_frames = (0..self.unit_blocks()).map(|_| self.free_frame()).collect::<Option<_>>()?;
+            slot.spare_frames =
+                (0..self.unit_blocks()).map(|_| self.free_frame(reach)).collect::<Option<_>>()?;
         }
         Some(slot)
     }
