@@ -83,6 +83,13 @@ impl Cache {
         })
     }
 
+    /// Whether all of a stripe is dirty. With rows for units it is not known.
+    pub(super) fn is_all_dirty(&self, stripe: StripeIndex) -> bool {
+        let unit = self.all_units(stripe).start;
+        let bucket = self.bucket(unit);
+        bucket.slots.iter().any(|slot| slot.unit == unit && self.is_full(&slot.cells))
+    }
+
     /// Lends what is cached of some rows of a stripe that are dirty, to be destaged. The caller holds them, and perhaps
     /// gaps between them: what has become dirty there since goes with them, and what is clean is lent, too.
     pub(crate) fn lend(

@@ -259,7 +259,7 @@ impl Stripes {
             self.locks.lock(stripe, locked).await
         };
         // With its rows locked: those that work wait for no rows, and come to an end.
-        let _working = cache.working_memory(locked, self.geometry().members()).await;
+        let _working = cache.working_memory(stripe, locked, self.geometry().members()).await;
         let Some((cells, ending)) = cache.lend(stripe, (rows, with_gaps), reason, self.life.env().now())
         else {
             return Ok(None);
