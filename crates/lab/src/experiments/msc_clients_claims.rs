@@ -156,3 +156,61 @@ fn ours(results: &Results, along: Along, of_what: &str) -> Claim {
     );
     Claim::new(statement, "", judged)
 }
+
+#[cfg(test)]
+mod tests {
+    use stripewise_engine::CacheKind;
+
+    use super::{super::msc_clients::EXPERIMENT, *};
+    use crate::{
+        findings::ClaimVerdict::{self, NotReproduced, Reproduced},
+        point::{CacheWay, Places, Script},
+    };
+
+    fn verdicts(mb_per_s: impl Fn(&Point) -> f64) -> Vec<ClaimVerdict> {
+        let results = Results::made_up(&EXPERIMENT, Effort::Full, mb_per_s);
+        all(&results).iter().map(|claim| claim.verdict).collect()
+    }
+
+    /// Throughput as the paper's text has it, as far as it does.
+    fn as_in_the_paper(point: &Point) -> f64 {
+        let Places::Script(Script::Clients(clients)) = point.load.places else { panic!("other loads") };
+        let (sc, gain) = match point.chunk_bytes.unwrap() >> 10 {
+            8 => (14.5, 1.0),
+            16 => (14.0, 1.05),
+            32 => (13.5, 1.1),
+            64 => (13.0, 1.2),
+            128 => (12.23, if clients.count == 1 { 1.0 } else { 1.3 }),
+            _ => (12.0, 1.5),
+        };
+        match point.cache.map(|cache| (cache.kind, cache.way)) {
+            Some((CacheKind::Stripe, _)) => sc,
+            Some((CacheKind::StripeCt, CacheWay::Paper)) => sc * gain,
+            Some((CacheKind::Auto, _)) => 30.0,
+            _ => 10.0,
+        }
+    }
+
+    #[test]
+    fn the_papers_figures_are_what_is_claimed() {
+        assert!(verdicts(as_in_the_paper).iter().all(|verdict| *verdict == Reproduced));
+    }
+
+    #[test]
+    fn where_all_caches_are_alike_only_what_is_equal_is_reproduced() {
+        let expected = [
+            Reproduced,
+            NotReproduced,
+            NotReproduced,
+            NotReproduced,
+            Reproduced,
+            NotReproduced,
+            NotReproduced,
+            NotReproduced,
+            NotReproduced,
+            Reproduced,
+            Reproduced,
+        ];
+        assert_eq!(verdicts(|_| 10.0), expected);
+    }
+}
