@@ -20,6 +20,8 @@ mod msc;
 mod msc_aged;
 mod msc_bulk;
 mod msc_bulk_rows;
+mod msc_clients;
+mod msc_clients_claims;
 mod msc_depth;
 mod msc_random;
 mod msc_stride;
@@ -114,6 +116,7 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &msc_depth::EXPERIMENT,
     &msc_aged::EXPERIMENT,
     &msc_bulk::EXPERIMENT,
+    &msc_clients::EXPERIMENT,
 ];
 
 /// A word that no experiment begins with.

@@ -1,9 +1,12 @@
-//! How a block is found for a file: `fs/ext3/balloc.c` of Linux 2.6.11, for one writer at a time.
+//! How a block is found for a file: `fs/ext3/balloc.c` of Linux 2.6.11.
 //!
 //! A file that grows has a window of blocks of its own: 8 at first, twice as many whenever more than half of one was used, 1027
-//! at most. Blocks are taken from the window, which begins at the first free block from the goal on. Without a window (of
+//! at most. Blocks are taken from the window, which begins at the first free block from the goal on that is in no window of
+//! another file. So files that grow at the same time lie between one another. Without a window (of
 //! directories, or as a last resort) the search goes from the goal to the next multiple of 64, then to the first byte of the
 //! bitmap that is free as a whole, then to the first free bit.
+
+use std::collections::BTreeMap;
 
 use super::{
     bitmap::Bitmap,
@@ -47,19 +50,15 @@ impl Window {
             touches && goal.is_none_or(|goal| (start..end).contains(&goal))
         })
     }
-
-    /// The start of a window of this size that is not in the way of the present one.
-    fn clear_of(&self, start: u32) -> u32 {
-        match self.range {
-            Some((own, end)) if start < end && start + self.size > own => end,
-            _ => start,
-        }
-    }
 }
 
 /// The block bitmaps of all groups.
 #[derive(Debug)]
-pub(super) struct Blocks(Vec<Bitmap>);
+pub(super) struct Blocks {
+    groups: Vec<Bitmap>,
+    /// The windows of files that grow: the first block, and the first beyond. No two of them overlap.
+    windows: BTreeMap<u32, u32>,
+}
 
 impl Blocks {
     /// Only metadata are taken.
@@ -69,37 +68,37 @@ impl Blocks {
             (0..layout.metadata(group)).for_each(|block| bitmap.take(block));
             bitmap
         };
-        Self((0..layout.groups()).map(group).collect())
+        Self { groups: (0..layout.groups()).map(group).collect(), windows: BTreeMap::new() }
     }
 
     /// Free blocks of a group.
     pub(super) fn free_of(&self, group: u32) -> u32 {
-        self.0[group as usize].free()
+        self.groups[group as usize].free()
     }
 
     /// Free blocks in all.
     pub(super) fn free(&self) -> u64 {
-        self.0.iter().map(|group| u64::from(group.free())).sum()
+        self.groups.iter().map(|group| u64::from(group.free())).sum()
     }
 
     /// Whether a block is free.
     pub(super) fn is_free(&self, block: u32) -> bool {
-        self.0[(block / GROUP_BLOCKS) as usize].is_free(block % GROUP_BLOCKS)
+        self.groups[(block / GROUP_BLOCKS) as usize].is_free(block % GROUP_BLOCKS)
     }
 
     /// Takes this block.
     pub(super) fn take(&mut self, block: u32) {
-        self.0[(block / GROUP_BLOCKS) as usize].take(block % GROUP_BLOCKS);
+        self.groups[(block / GROUP_BLOCKS) as usize].take(block % GROUP_BLOCKS);
     }
 
     /// Gives a block back.
     pub(super) fn give_back(&mut self, block: u32) {
-        self.0[(block / GROUP_BLOCKS) as usize].give_back(block % GROUP_BLOCKS);
+        self.groups[(block / GROUP_BLOCKS) as usize].give_back(block % GROUP_BLOCKS);
     }
 
     /// Takes a block at or near a goal, from the window if there is one; none if all are taken (`ext3_new_block`).
     pub(super) fn allocate(&mut self, goal: u32, mut window: Option<&mut Window>) -> Option<u32> {
-        let groups = self.0.len() as u32;
+        let groups = self.groups.len() as u32;
         // A file at the end of the last group goes on from the first.
         let goal = if goal / GROUP_BLOCKS < groups { goal } else { 0 };
         let own = goal / GROUP_BLOCKS;
@@ -139,8 +138,29 @@ impl Blocks {
         }
     }
 
-    /// Gives a file a new window in a group, at the first free block from the goal on (`alloc_new_reservation`).
-    fn place(&self, window: &mut Window, group: u32, goal: Option<u32>) -> Option<()> {
+    /// Gives up the window of a file that grows no more.
+    pub(super) fn release(&mut self, window: &mut Window) {
+        if let Some((start, _)) = window.range.take() {
+            self.windows.remove(&start);
+        }
+    }
+
+    /// The first start from this one on where so many blocks are in no window.
+    fn clear_of_windows(&self, start: u32, count: u32) -> u32 {
+        let before = self.windows.range(..=start).next_back();
+        let mut start = before.map_or(start, |(_, end)| start.max(*end));
+        for (taken, end) in self.windows.range(start..) {
+            if start + count <= *taken {
+                break;
+            }
+            start = *end;
+        }
+        start
+    }
+
+    /// Gives a file a new window in a group, at the first free block from the goal on (`alloc_new_reservation`). Until it is
+    /// found, the present window is in the way as others are.
+    fn place(&mut self, window: &mut Window, group: u32, goal: Option<u32>) -> Option<()> {
         let (first, end) = (group * GROUP_BLOCKS, (group + 1) * GROUP_BLOCKS);
         let mut start = goal.unwrap_or(first);
         if let Some((own, own_end)) = window.range {
@@ -152,16 +172,18 @@ impl Blocks {
                 window.size = (2 * window.size).min(WINDOW_MAX);
             }
         }
-        let bitmap = &self.0[group as usize];
         loop {
-            start = window.clear_of(start);
+            start = self.clear_of_windows(start, window.size);
+            let bitmap = &self.groups[group as usize];
             let free = (start < end).then(|| bitmap.first_free(start - first, GROUP_BLOCKS)).flatten();
             let Some(free) = free else {
-                window.range = None;
+                self.release(window);
                 return None;
             };
             if first + free < start + window.size {
+                self.release(window);
                 (window.range, window.hits) = (Some((start, start + window.size)), 0);
+                self.windows.insert(start, start + window.size);
                 return Some(());
             }
             start = first + free;
@@ -174,7 +196,7 @@ impl Blocks {
         let (start, end) = window.range?;
         let (start, end) = (start.max(first) - first, end.min(first + GROUP_BLOCKS) - first);
         let start = goal.map_or(start, |goal| goal - first);
-        let bitmap = &mut self.0[group as usize];
+        let bitmap = &mut self.groups[group as usize];
         let found =
             if goal.is_some() && bitmap.is_free(start) { start } else { next_usable(bitmap, start, end)? };
         bitmap.take(found);
@@ -184,7 +206,7 @@ impl Blocks {
     /// The goal, or else a block near it (`ext3_try_to_allocate` without a window).
     fn allocate_near(&mut self, group: u32, goal: Option<u32>) -> Option<u32> {
         let first = group * GROUP_BLOCKS;
-        let bitmap = &mut self.0[group as usize];
+        let bitmap = &mut self.groups[group as usize];
         let start = goal.map_or(0, |goal| goal - first);
         let mut found = start;
         if goal.is_none() || !bitmap.is_free(start) {
@@ -223,7 +245,34 @@ mod tests {
             goal = block + 1;
             block
         };
-        (0..count).map(next).collect()
+        let found = (0..count).map(next).collect();
+        blocks.release(&mut window);
+        found
+    }
+
+    #[test]
+    fn files_that_grow_at_the_same_time_lie_between_one_another() {
+        let (mut blocks, goal) = (blocks(), 4096);
+        let mut files = [0, 1].map(|_| (Window::default(), goal, Vec::new()));
+        for _ in 0..40 {
+            for (window, goal, found) in &mut files {
+                found.push(blocks.allocate(*goal, Some(window)).unwrap());
+                *goal = found.last().unwrap() + 1;
+            }
+        }
+        let runs = |found: &[u32]| -> Vec<_> {
+            found.chunk_by(|one, next| one + 1 == *next).map(|run| (run[0] - goal, run.len())).collect()
+        };
+        // Windows of 8, 16 and 32 blocks, in turns.
+        assert_eq!(runs(&files[0].2), [(0, 8), (16, 16), (48, 16)]);
+        assert_eq!(runs(&files[1].2), [(8, 8), (32, 16), (80, 16)]);
+        files.iter_mut().for_each(|(window, ..)| blocks.release(window));
+        assert!(blocks.windows.is_empty());
+        assert_eq!(
+            blocks.allocate(goal + 64, Some(&mut Window::default())),
+            Some(goal + 64),
+            "left by the first"
+        );
     }
 
     #[test]

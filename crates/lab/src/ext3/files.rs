@@ -43,6 +43,11 @@ impl File {
         self.directory
     }
 
+    /// Whether its data has this block.
+    fn has(&self, block: u32) -> bool {
+        self.data.iter().any(|(first, count)| (*first..first + count).contains(&block))
+    }
+
     /// Its data's blocks, in order.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = u32> {
         self.data.iter().flat_map(|(first, count)| *first..first + count)
@@ -85,8 +90,8 @@ pub(crate) struct Ext3 {
     blocks: Blocks,
     inodes: Inodes,
     directories: Vec<Directory>,
-    /// The colour of the one process that writes.
-    colour: u32,
+    /// The colour of the first process, and of the one that writes now.
+    colours: [u32; 2],
     rng: Rng,
     dirty: Dirty,
     /// Blocks that windows keep from others when their files are closed, if they do.
@@ -105,7 +110,7 @@ impl Ext3 {
             blocks: Blocks::new(&layout),
             inodes: Inodes::new(&layout),
             directories: Vec::new(),
-            colour: rng.u32(..COLOURS),
+            colours: [rng.u32(..COLOURS); 2],
             rng,
             dirty: Dirty::default(),
             kept: None,
@@ -129,6 +134,11 @@ impl Ext3 {
     /// Windows outlast their files from now on: what they set aside stays empty until the end.
     pub(crate) fn keep_windows(&mut self) {
         self.kept.get_or_insert_default();
+    }
+
+    /// This process writes from now on. At first it is process 0; their numbers follow one another.
+    pub(crate) fn switch_to(&mut self, process: u32) {
+        self.colours[1] = (self.colours[0] + process) % COLOURS;
     }
 
     /// Free blocks.
@@ -225,7 +235,7 @@ impl Ext3 {
     }
 
     /// The file grows no more, and gives up its window.
-    pub(crate) fn close(&mut self, Growing { file, window, .. }: Growing) -> File {
+    pub(crate) fn close(&mut self, Growing { file, mut window, .. }: Growing) -> File {
         if let (Some(kept), Some((start, end))) = (&mut self.kept, window.range()) {
             for block in start..end.min(self.layout.blocks) {
                 if self.blocks.is_free(block) {
@@ -234,6 +244,7 @@ impl Ext3 {
                 }
             }
         }
+        self.blocks.release(&mut window);
         file
     }
 
@@ -249,14 +260,24 @@ impl Ext3 {
             self.blocks.give_back(block);
             self.touch_group(block);
         }
+        // Nobody writes its blocks any more.
+        self.dirty.data.retain(|block| !file.has(*block));
         for block in &file.indirect {
-            // Nobody writes it any more.
             self.dirty.metadata.remove(block);
         }
         self.inodes.give_back(file.inode);
         self.touch_inode(file.inode);
         self.directories[file.directory as usize].empty.push(file.entry);
         self.touch_entry(file.directory, file.entry);
+    }
+
+    /// Gives a file another name in its directory.
+    pub(crate) fn rename(&mut self, file: &mut File) {
+        let old = file.entry;
+        file.entry = self.enter(file.directory);
+        self.directories[file.directory as usize].empty.push(old);
+        self.touch_entry(file.directory, old);
+        self.dirty.metadata.insert(self.layout.inode_block(file.inode));
     }
 
     /// What is read to find a file: its directory's block, its inode's, and its indirect blocks.
@@ -280,7 +301,7 @@ impl Ext3 {
     /// Where the first block of a file or directory is looked for.
     fn first_goal(&self, inode: u32) -> u32 {
         let group = self.inodes.group_of(inode);
-        let goal = group * GROUP_BLOCKS + self.colour * (GROUP_BLOCKS / COLOURS);
+        let goal = group * GROUP_BLOCKS + self.colours[1] * (GROUP_BLOCKS / COLOURS);
         if goal < self.layout.blocks { goal } else { 0 }
     }
 

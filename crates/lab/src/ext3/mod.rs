@@ -4,9 +4,9 @@
 //! * `files`: files and directories, and which blocks are dirty after a change.
 //! * `journal`, `page_cache`: what is written when.
 //! * `made`: a file system as mke2fs makes it. `aging`: cycles of deletion and creation. `copying`: files that are copied.
-//!   `one_file`: a large one.
+//!   `one_file`: a large one. `clients`: many processes that work on small ones.
 //!
-//! It has no contents, names or times, and one process that writes. docs/experiments.md says what else it leaves out, and
+//! It has no contents, names or times. docs/experiments.md says what else it leaves out, and
 //! `against_ext3` holds it against the kernel's own.
 
 #[cfg(test)]
@@ -14,6 +14,7 @@ mod against_ext3;
 mod aging;
 mod bitmap;
 mod blocks;
+mod clients;
 mod copying;
 mod files;
 mod inodes;
@@ -24,6 +25,7 @@ mod one_file;
 mod page_cache;
 
 pub use aging::Aging;
+pub use clients::{Clients, LeftOut};
 pub use copying::{Copying, Files, Sizes};
 pub use made::Made;
 pub use one_file::OneFile;

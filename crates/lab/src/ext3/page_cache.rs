@@ -37,12 +37,21 @@ impl PageCache {
         self.reads.extend(extents);
     }
 
-    /// Ends the transaction if as much is dirty as may be.
-    pub(crate) fn write_when_full(&mut self, of: &mut Ext3) {
+    /// Ends the transaction if as much is dirty as may be. Whether it did.
+    pub(crate) fn write_when_full(&mut self, of: &mut Ext3) -> bool {
         let (data, metadata) = of.dirty();
-        if data >= self.limit || metadata >= self.journal.transaction_blocks() {
+        let is_full = data >= self.limit || metadata >= self.journal.transaction_blocks();
+        if is_full {
             self.end_transaction(of.take_dirty());
         }
+        is_full
+    }
+
+    /// All that was done so far is on the device, and part of no step.
+    pub(super) fn begin_anew(&mut self, of: &mut Ext3) {
+        self.end_transaction(of.take_dirty());
+        self.end_transaction(Dirty::default());
+        (self.reads, self.ended, self.steps) = Default::default();
     }
 
     /// Ends the last transaction, as `sync` does, and writes all metadata to their places, which happens half a minute later. The

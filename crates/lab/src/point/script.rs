@@ -4,7 +4,7 @@ use fastrand::Rng;
 use serde::Serialize;
 use stripewise_load::{Extent, Pace, Step};
 
-use crate::ext3::{Aging, Copying, Made, OneFile};
+use crate::ext3::{Aging, Clients, Copying, Made, OneFile};
 
 /// A load that is computed before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -12,6 +12,8 @@ use crate::ext3::{Aging, Copying, Made, OneFile};
 pub enum Script {
     /// The writes of a cycle on an aged file system.
     Aging(Aging),
+    /// Clients that work on small files.
+    Clients(Clients),
     /// Files that are copied within a file system.
     Copying(Copying),
     /// A large file that is read or written.
@@ -45,6 +47,7 @@ impl Script {
     pub(super) fn key(&self) -> String {
         match self {
             Self::Aging(aging) => aging.key(),
+            Self::Clients(clients) => clients.key(),
             Self::Copying(copying) => copying.key(),
             Self::OneFile(file) => file.key(),
             Self::MakeFileSystem(made) => format!("mkfs {}", made.key()),
@@ -52,10 +55,12 @@ impl Script {
         }
     }
 
-    /// Bytes that clients read or write for their own sake, about: metadata come on top. Of a copy, those of the files, once.
+    /// Bytes that clients read or write for their own sake, about: metadata come on top. Of a copy, those of the files, once; of
+    /// clients with small files, those written.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Aging(aging) => aging.written_bytes(),
+            Self::Clients(clients) => clients.written_bytes,
             Self::Copying(copying) => copying.bytes(),
             Self::OneFile(file) => file.file_bytes,
             Self::MakeFileSystem(made) => made.bytes(),
@@ -67,6 +72,7 @@ impl Script {
     pub(super) fn steps(&self, seed: u64) -> Vec<Step> {
         match self {
             Self::Aging(aging) => aging.steps(seed),
+            Self::Clients(clients) => clients.steps(seed),
             Self::Copying(copying) => copying.steps(seed),
             Self::OneFile(file) => file.steps(seed),
             Self::MakeFileSystem(made) => made.steps(),
@@ -80,6 +86,8 @@ impl Script {
             Self::Pieces(Pieces { under_way, .. }) => Pace { reads: *under_way, writes: *under_way, fua },
             // Who reads at random waits for each piece.
             Self::OneFile(OneFile { random_bytes: Some(_), .. }) => Pace { reads: 1, writes, fua },
+            // Each client reads for itself, and one that reads does not keep others from it.
+            Self::Clients(clients) => Pace { reads: (READS * clients.count).min(writes), writes, fua },
             _ => Pace { reads: READS, writes, fua },
         }
     }
