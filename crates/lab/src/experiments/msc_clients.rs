@@ -19,7 +19,7 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     setting: &[
         "The paper: DBench with 1 to 256 clients, and with 128 on chunks of 8 to 256 KiB; level 5 of five ST373454LC, caches of 512 \
          MiB. Its hardware RAID is left out.",
-        "DBench's list of calls is not repeated; the mix is our own. Each client has a directory with 64 files of 4 KiB to 1 MiB, whose \
+        "The mix is our own, since DBench's list of calls is not repeated here. Each client has a directory with 64 files of 4 KiB to 1 MiB, whose \
          logarithms are distributed evenly. It writes one file after another in parts of 4 to 64 KiB, each in place of one that it \
          deletes. A quarter of the files are renamed, one of eight is flushed, and after every second the client reads one of its \
          files. Clients take turns at random, a part each. The writing of 2 GiB by all together is measured, on clients that have \
