@@ -18,7 +18,7 @@ use crate::{
 
 /// Clean blocks that a writer without memory drops at a time.
 const EVICTED_AT_ONCE: usize = 32;
-/// Buckets that a thread keeps for itself: some stripes of a stream.
+/// Buckets that a thread keeps for itself: some stripes of a stream. A queue of as many takes no more memory than these.
 const LATELY_MAX: usize = 4;
 
 /// Whose free frames may be taken.
@@ -54,7 +54,7 @@ impl Clean {
 
     /// Bytes that it takes beside itself.
     pub(super) fn bytes(&self) -> usize {
-        let lately = LATELY_MAX.next_power_of_two() * size_of::<u32>() * self.lately.all().count();
+        let lately = LATELY_MAX * size_of::<u32>() * self.lately.all().count();
         self.order.lock().capacity() * size_of::<u32>() + PerThread::<Mutex<VecDeque<u32>>>::BYTES + lately
     }
 
@@ -63,8 +63,9 @@ impl Clean {
             Turn::First => {
                 let first = {
                     let mut lately = self.lately.mine().lock();
+                    let first = if lately.len() == LATELY_MAX { lately.pop_front() } else { None };
                     lately.push_back(bucket);
-                    if lately.len() > LATELY_MAX { lately.pop_front() } else { None }
+                    first
                 };
                 first.into_iter().for_each(|bucket| self.order.lock().push_front(bucket));
             }
@@ -143,7 +144,34 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use stripewise_device::{Timestamp, WriteBufs};
+
     use super::*;
+    use crate::{
+        cache::{CacheKind, CacheSettings, Way},
+        compute::Data,
+        shape::geometry::{Geometry, Level, StripeIndex, StripeSpan},
+    };
+
+    /// Its own tables leave the least cache room for what it is to hold.
+    #[test]
+    fn the_least_cache_holds_two_stripes() {
+        for (members, blocks) in [(3, 1), (3, 2), (5, 1), (5, 16)] {
+            let chunk_bytes = (blocks * BLOCK_BYTES) as u32;
+            let geometry = Geometry::new(Level::Raid5, members, chunk_bytes, 4 << 20, 512).unwrap();
+            let size_bytes = CacheSettings::min_bytes(&geometry);
+            let settings = CacheSettings::new(CacheKind::Stripe, size_bytes);
+            let cache = Cache::new(&settings, size_bytes, &geometry).unwrap().unwrap();
+            for stripe in [0, 1].map(StripeIndex) {
+                for start in (0..geometry.stripe_bytes() as usize).step_by(BLOCK_BYTES) {
+                    let span = StripeSpan { stripe, start, len: BLOCK_BYTES, request_offset: 0 };
+                    let data = Data::of(WriteBufs::from_iter([IoBuf::zeroed(BLOCK_BYTES).freeze()]), 0);
+                    let put = cache.put(&span, &data, Way::Back, Timestamp::default());
+                    assert!(put.is_ok(), "{members} members, {blocks} blocks, {stripe:?} at {start}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn what_a_thread_destaged_lately_goes_first_on_it_and_last_on_others() {

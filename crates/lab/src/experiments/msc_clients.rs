@@ -19,15 +19,15 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     setting: &[
         "The paper: DBench with 1 to 256 clients, and with 128 on chunks of 8 to 256 KiB; level 5 of five ST373454LC, caches of 512 \
          MiB. Its hardware RAID is left out.",
-        "The mix is our own, since DBench's list of calls is not repeated here. Each client has a directory with 64 files of 4 KiB to 1 MiB, whose \
-         logarithms are distributed evenly. It writes one file after another in parts of 4 to 64 KiB, each in place of one that it \
-         deletes. A quarter of the files are renamed, one of eight is flushed, and after every second the client reads one of its \
-         files. Clients take turns at random, a part each. The writing of 2 GiB by all together is measured, on clients that have \
-         their files.",
+        "The mix is our own, since DBench's list of calls is not repeated here. Each client has a directory with 64 files of 4 KiB to \
+         1 MiB, whose logarithms are distributed evenly. It writes one file after another in parts of 4 to 64 KiB, each in place of \
+         one that it deletes. A quarter of the files are renamed, one of eight is flushed, and after every second the client reads \
+         one of its files. Clients take turns at random, a part each. The writing of 2 GiB by all together is measured, on clients \
+         that have their files.",
         "The file system is a model of the ext3 of Linux 2.6.11, the paper's kernel (docs/experiments.md), on the whole array. Files that \
          grow at the same time have windows of their own, which lie between one another. Processors take no time: a transaction \
-         ends when all clients wait for a flush, or when 40 % of about 450 MB of page cache are dirty. Each file that was not used \
-         for longer than these 450 MB last is read from the array.",
+         ends when all clients wait for a flush, or when 40 % of about 450 MB of page cache are dirty. A file is read from \
+         the array if more than the 450 MB were written and read since it was used last.",
         "Left open by the paper, and here: chunks of 128 KiB where clients vary; 128 writes of a block under way; the drives' write \
          caches off; PBGC is the paper's md: a write is acknowledged when members have it. DBench does not count what is left in \
          caches; here a last flush counts, and the caches are empty at first. Throughput is that of the files' data written. With \
