@@ -15,7 +15,7 @@ prop_compose! {
     fn any_parts()(
         bitmap: (u64, u64, u64, u32), distributed: bool, log: (u64, u64), job in 0..JobKind::ALL.len(),
         paused: bool, progress: (u64, u64), policies: [u8; 4], speeds: (u32, u32),
-        cache: (u64, u32, u32, u32), cache_choices: [u8; 7],
+        cache: (u64, u32, u32, u32), cache_choices: [u8; 8],
     ) -> (BitmapDescriptor, LogDescriptor, Job, ArrayOptions) {
         let (offset_bytes, region_bytes, region_count, page_count) = bitmap;
         let map_kind = if distributed { MapKind::Distributed } else { MapKind::Linear };
@@ -29,6 +29,7 @@ prop_compose! {
                     size_bytes: cache.0, age_ms: cache.1, idle_ms: cache.2, flush_ms: cache.3, when: cache_choices[0],
                     what: cache_choices[1], high_percent: cache_choices[2], low_percent: cache_choices[3],
                     read: cache_choices[4], alloc: cache_choices[5], past: cache_choices[6],
+                    gaps: cache_choices[7],
                 },
                 selection_policy, cache_policy, locking_policy, consistency_policy,
                 speed_min_kib_per_s: speeds.0, speed_max_kib_per_s: speeds.1,

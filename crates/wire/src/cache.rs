@@ -32,6 +32,8 @@ pub struct CacheChange {
     pub alloc: Option<String>,
     /// Which writes go past it: `measured` or `never`.
     pub past: Option<String>,
+    /// By which rule gaps are filled: `weighed` or `thresholds`.
+    pub gaps: Option<String>,
     /// On all members, the smallest stride of reads, in blocks, that is not filled; 0: as measured.
     pub s_max_read: Option<u16>,
     /// The same of writes.
@@ -112,6 +114,8 @@ pub struct CacheStatus {
     pub alloc: String,
     /// Which writes go past it.
     pub past: String,
+    /// By which rule gaps are filled where an operator gave no limit.
+    pub gaps: String,
 }
 
 /// What was destaged for one reason.

@@ -9,7 +9,10 @@ use clap::{
 };
 use stripewise::{
     CacheAlloc, CacheKind, CachePast, ReadCache,
-    internals::destage::{WHAT, WHEN},
+    internals::{
+        destage::{WHAT, WHEN},
+        plan::passes::GapRule,
+    },
 };
 use stripewise_wire::{CacheChange, CacheStatus, Request};
 
@@ -68,6 +71,9 @@ pub(crate) struct CacheArgs {
     /// Which writes of parts of stripes go past it while it is full, or flushed all the time.
     #[arg(long, value_parser = past_parser())]
     past: Option<String>,
+    /// By which rule `stripe+ct` and `auto` fill gaps where no limit is given.
+    #[arg(long, value_parser = gaps_parser())]
+    gaps: Option<String>,
     /// On all members, the smallest stride between reads, in blocks, whose gap `stripe+ct` does not fill; or `measured`.
     #[arg(long, value_name = "BLOCKS", value_parser = parse_s_max)]
     s_max_read: Option<u16>,
@@ -131,6 +137,15 @@ fn past_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(CachePast::ALL.map(|past| PossibleValue::new(past.name()).help(help(past))))
 }
 
+/// Parses by which rule gaps are filled.
+fn gaps_parser() -> PossibleValuesParser {
+    let help = |rule: GapRule| match rule {
+        GapRule::Weighed => "those by which members gain time, as the measured curve has it",
+        GapRule::Thresholds => "those of strides below S_max, as msc-ct does",
+    };
+    PossibleValuesParser::new(GapRule::ALL.map(|rule| PossibleValue::new(rule.name()).help(help(rule))))
+}
+
 /// Parses what memory is taken for.
 pub(crate) fn alloc_parser() -> PossibleValuesParser {
     let help = |alloc: CacheAlloc| match alloc {
@@ -159,6 +174,7 @@ pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {
         read: args.read.clone(),
         alloc: args.alloc.clone(),
         past: args.past.clone(),
+        gaps: args.gaps.clone(),
         s_max_read: args.s_max_read,
         s_max_write: args.s_max_write,
     };

@@ -177,7 +177,7 @@ fn explain_state(
 /// Fills gaps of a destage's plan, if some would be.
 fn fill(target: &Target, stripe: StripeIndex, state: &StripeState, plan: &mut Plan) -> Option<Filled> {
     let strides = target.strides(stripe)?;
-    let held = passes::with_gaps(state.dirty_rows(), strides.max());
+    let held = passes::with_gaps(state.dirty_rows(), strides.end());
     let requests_before = requests(plan);
     let mut after = |pass: &&Pass| {
         let before = plan.clone();

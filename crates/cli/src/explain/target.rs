@@ -12,7 +12,7 @@ use stripewise::{
     internals::plan::{
         Presence,
         costs::{ColumnCosts, MemberCost},
-        passes::{ColumnStrides, MemberStrides},
+        passes::{ColumnStrides, GapRule, MemberStrides},
         selection::{Policy, policy, policy_for},
     },
 };
@@ -161,7 +161,7 @@ impl Target {
             running: Some(status.name.clone()),
             stripes: BTreeMap::new(),
             strides: roles_of_strides(args, status, &|role| {
-                holder(role).map(|member| member_strides(&member.strides))
+                holder(role).map(|member| member_strides(&member.strides, gap_rule(status)))
             }),
             missing: args.missing.iter().copied().collect(),
             notes: status.warnings.iter().cloned().chain(way_note(args, status)).collect(),
@@ -274,13 +274,19 @@ fn roles_of_strides(
     (0..status.raid_devices).map(|role| args.strides(known(role))).collect()
 }
 
+/// By which rule a running array's destages fill gaps.
+fn gap_rule(status: &ArrayStatus) -> GapRule {
+    let is_its = |rule: &GapRule| status.cache.as_ref().is_some_and(|cache| cache.gaps == rule.name());
+    GapRule::ALL.into_iter().find(is_its).unwrap_or_default()
+}
+
 /// The strides of the members of a stripe, by column.
 pub(super) struct StripeStrides(Vec<MemberStrides>);
 
 impl StripeStrides {
-    /// No gap of this stride or a longer one is filled.
-    pub(super) fn max(&self) -> u16 {
-        self.0.iter().map(|strides| strides.max()).max().unwrap_or(0)
+    /// No gap of this stride or a longer one is worth filling.
+    pub(super) fn end(&self) -> u16 {
+        self.0.iter().map(|strides| strides.end()).max().unwrap_or(0)
     }
 }
 

@@ -96,7 +96,7 @@ fn kind(cache: &CacheStatus) -> String {
 pub(crate) fn settings(cache: &CacheStatus) -> String {
     let time = |ms: Option<u64>| ms.map_or("off".to_owned(), |ms| format_time(Duration::from_millis(ms)));
     format!(
-        "when {} ({} to {} %), what {}, age {}, idle {}, flush {}, read {}, alloc {}, past {}",
+        "when {} ({} to {} %), what {}, age {}, idle {}, flush {}, read {}, alloc {}, past {}, gaps {}",
         cache.when,
         cache.low_percent,
         cache.high_percent,
@@ -106,7 +106,8 @@ pub(crate) fn settings(cache: &CacheStatus) -> String {
         time(cache.flush_ms),
         cache.read,
         cache.alloc,
-        cache.past
+        cache.past,
+        cache.gaps
     )
 }
 
@@ -144,6 +145,7 @@ mod tests {
             read: "ahead".into(),
             alloc: "block".into(),
             past: "measured".into(),
+            gaps: "weighed".into(),
             ..CacheStatus::default()
         }
     }
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn settings_read_as_they_are_given() {
-        let expected = "when lt (85 to 95 %), what gain, age 30s, idle off, flush 1500ms, read ahead, alloc block, past measured";
+        let expected = "when lt (85 to 95 %), what gain, age 30s, idle off, flush 1500ms, read ahead, alloc block, past measured, gaps weighed";
         assert_eq!(settings(&cache()), expected);
     }
 }

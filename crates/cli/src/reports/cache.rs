@@ -6,7 +6,10 @@ use anyhow::{Context, anyhow};
 use stripewise::{
     Array, CacheAlloc, CacheKind, CachePast, CacheReport, CacheSettings, DestageReason, ReadCache,
     StrideLimit, StrideLimits,
-    internals::destage::{DestagePolicy, WHAT, WHEN, Weighed},
+    internals::{
+        destage::{DestagePolicy, WHAT, WHEN, Weighed},
+        plan::passes::GapRule,
+    },
 };
 use stripewise_wire::{CacheChange, CacheStatus, DestagedStatus, WayStatus};
 
@@ -58,6 +61,7 @@ fn status_of(settings: &CacheSettings, report: Option<CacheReport>) -> CacheStat
         read: settings.read.name().to_owned(),
         alloc: settings.alloc.name().to_owned(),
         past: settings.past.name().to_owned(),
+        gaps: settings.gaps.name().to_owned(),
     }
 }
 
@@ -86,6 +90,7 @@ pub(crate) fn changed(settings: CacheSettings, change: &CacheChange) -> anyhow::
         change.alloc.as_deref().map(|name| named(&CacheAlloc::ALL, CacheAlloc::name, name)).transpose()?;
     let past =
         change.past.as_deref().map(|name| named(&CachePast::ALL, CachePast::name, name)).transpose()?;
+    let gaps = change.gaps.as_deref().map(|name| named(&GapRule::ALL, GapRule::name, name)).transpose()?;
     let (when, what) = (change.when.as_deref(), change.what.as_deref());
     Ok(CacheSettings {
         kind: kind.unwrap_or(settings.kind),
@@ -100,6 +105,7 @@ pub(crate) fn changed(settings: CacheSettings, change: &CacheChange) -> anyhow::
         read: read.unwrap_or(settings.read),
         alloc: alloc.unwrap_or(settings.alloc),
         past: past.unwrap_or(settings.past),
+        gaps: gaps.unwrap_or(settings.gaps),
     })
 }
 

@@ -8,7 +8,7 @@ use stripewise::{
         format::extension::{Endurance, MemberClass, StrideRecord},
         plan::{
             costs::{MemberCost, ServiceTime},
-            passes::{MemberStrides, Strides},
+            passes::{GapRule, MemberStrides, Strides},
         },
     },
 };
@@ -126,14 +126,24 @@ fn stride_status(record: &StrideRecord) -> Option<StrideStatus> {
     })
 }
 
+/// What was measured, as a daemon reported it.
+fn stride_record(status: &StrideStatus) -> StrideRecord {
+    let (s_max, s_max_given) = (status.s_max, status.s_max_given);
+    let mut record = StrideRecord { s_max, s_max_given, ..StrideRecord::default() };
+    record.except.iter_mut().zip(&status.except).for_each(|(region, reported)| *region = *reported);
+    for (stride, time) in &status.curve {
+        if let Some(kept) = record.times.get_mut((*stride as usize).wrapping_sub(1)) {
+            *kept = (time * 1000.0).round() as u16;
+        }
+    }
+    record
+}
+
 /// The gaps that are filled on a member, as a daemon reported them.
-pub(crate) fn member_strides(status: &StridesStatus) -> MemberStrides {
+pub(crate) fn member_strides(status: &StridesStatus, rule: GapRule) -> MemberStrides {
     let of = |status: &Option<StrideStatus>| {
-        let Some(status) = status else { return Strides::below(0) };
-        let mut strides = Strides::below(u16::try_from(status.s_max).unwrap_or(u16::MAX));
-        let regions = strides.except.iter_mut().zip(&status.except);
-        regions.for_each(|(region, given)| *region = given.map(u16::from));
-        strides
+        let record = status.as_ref().map(stride_record);
+        record.map_or(Strides::below(0), |record| Strides::of(&record, rule))
     };
     MemberStrides { read: of(&status.read), write: of(&status.write) }
 }

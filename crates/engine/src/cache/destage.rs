@@ -14,6 +14,7 @@ use crate::{
     compute::{CachedCells, Run},
     destage::{Candidate, place},
     mutants::{Mutant, lives},
+    plan::StripeState,
     shape::{geometry::StripeIndex, rows::RowSet},
 };
 
@@ -84,10 +85,19 @@ impl Cache {
     }
 
     /// Whether all of a stripe is dirty. With rows for units it is not known.
-    pub(super) fn is_all_dirty(&self, stripe: StripeIndex) -> bool {
+    pub(crate) fn is_all_dirty(&self, stripe: StripeIndex) -> bool {
         let unit = self.all_units(stripe).start;
         let bucket = self.bucket(unit);
         bucket.slots.iter().any(|slot| slot.unit == unit && self.is_full(&slot.cells))
+    }
+
+    /// Enters what is cached of some rows into the state of their stripe.
+    pub(crate) fn enter_into(&self, stripe: StripeIndex, rows: RowSet, state: &mut StripeState) {
+        for unit in self.all_units(stripe) {
+            let bucket = self.bucket(unit);
+            let slot = bucket.slots.iter().find(|slot| slot.unit == unit);
+            slot.into_iter().for_each(|slot| slot.cells.enter_into(rows, state));
+        }
     }
 
     /// Lends what is cached of some rows of a stripe that are dirty, to be destaged. The caller holds them, and perhaps

@@ -109,6 +109,8 @@ pub(crate) struct Cache {
     settings: Mutex<CacheSettings>,
     /// A [`Mode`].
     mode: AtomicU8,
+    /// What is dirty as a whole stripe is destaged at once.
+    takes_full: AtomicBool,
     /// What was destaged may stay.
     keeps_clean: AtomicBool,
     /// A stripe gets memory for all of its blocks at once.
@@ -206,6 +208,7 @@ impl Cache {
             counts: Counters::default(),
             settings: Mutex::new(*settings),
             mode: AtomicU8::new(Mode::Open as u8),
+            takes_full: AtomicBool::new(true),
             keeps_clean: AtomicBool::new(settings.read != ReadCache::Nothing),
             takes_whole_units: AtomicBool::new(settings.alloc == CacheAlloc::Stripe),
             ahead: Ahead::new(settings.read == ReadCache::Ahead),
@@ -304,6 +307,16 @@ impl Cache {
         let most = self.dirty_max();
         let mark = |percent: u8| most * u64::from(percent) / 100;
         Fill { dirty: self.dirty_blocks(), low: mark(low_percent), high: mark(high_percent) }
+    }
+
+    /// Whether a stripe that has become dirty as a whole is destaged at once.
+    pub(crate) fn takes_full(&self) -> bool {
+        self.takes_full.load(Ordering::Relaxed)
+    }
+
+    /// Has them destaged at once from now on, or not.
+    pub(crate) fn take_full(&self, at_once: bool) {
+        self.takes_full.store(at_once, Ordering::Relaxed);
     }
 
     /// Looks whether too much is dirty: then nothing is put until members have taken some.

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::{
     destage::{PAST, PastPolicy, WHAT, WHEN, WhatPolicy, WhenPolicy, numbered},
+    plan::passes::GapRule,
     shape::geometry::{Geometry, Level},
 };
 
@@ -164,6 +165,8 @@ pub struct CacheSettings {
     pub alloc: CacheAlloc,
     /// Which writes go past it.
     pub past: CachePast,
+    /// By which rule gaps are filled, if they are.
+    pub gaps: GapRule,
 }
 
 impl Default for CacheSettings {
@@ -181,6 +184,7 @@ impl Default for CacheSettings {
             read: ReadCache::Ahead,
             alloc: CacheAlloc::Block,
             past: CachePast::Measured,
+            gaps: GapRule::Weighed,
         }
     }
 }
@@ -328,6 +332,7 @@ impl CacheSettings {
             read: number_of(&ReadCache::ALL, self.read),
             alloc: number_of(&CacheAlloc::ALL, self.alloc),
             past: number_of(&CachePast::ALL, self.past),
+            gaps: number_of(&GapRule::ALL, self.gaps),
         };
     }
 
@@ -343,7 +348,7 @@ impl CacheSettings {
         let kind = CacheKind::ALL.get(usize::from(options.cache_policy)).copied();
         let (when, what) = (numbered(WHEN, kept.when), numbered(WHAT, kept.what));
         let (read, alloc) = (of_number(&ReadCache::ALL, kept.read), of_number(&CacheAlloc::ALL, kept.alloc));
-        let past = of_number(&CachePast::ALL, kept.past);
+        let (past, gaps) = (of_number(&CachePast::ALL, kept.past), of_number(&GapRule::ALL, kept.gaps));
         let (low_percent, high_percent) = (
             percent(kept.low_percent, default.low_percent),
             percent(kept.high_percent, default.high_percent),
@@ -355,6 +360,7 @@ impl CacheSettings {
             (read.is_none(), "cache `read`", kept.read),
             (alloc.is_none(), "cache `alloc`", kept.alloc),
             (past.is_none(), "cache `past`", kept.past),
+            (gaps.is_none(), "cache `gaps`", kept.gaps),
             (high_percent > 100, "cache high mark", high_percent),
             (low_percent >= high_percent, "cache low mark", low_percent),
         ];
@@ -374,6 +380,7 @@ impl CacheSettings {
             read: read.unwrap_or_default(),
             alloc: alloc.unwrap_or_default(),
             past: past.unwrap_or_default(),
+            gaps: gaps.unwrap_or_default(),
         };
         if low_percent >= high_percent || high_percent > 100 {
             let (low_percent, high_percent) = (default.low_percent, default.high_percent);
@@ -476,13 +483,14 @@ mod tests {
         #[test]
         fn members_keep_every_setting(
             kind in 0..5_usize, size in prop::option::of(1..u64::MAX), policies in (0..2_usize, 0..3_usize),
-            marks in (1..100_u8, 1..100_u8), times in (any_time(), any_time(), any_time()), kept in (0..3_usize, 0..2_usize, 0..2_usize),
+            marks in (1..100_u8, 1..100_u8), times in (any_time(), any_time(), any_time()), kept in (0..3_usize, 0..2_usize, 0..2_usize, 0..2_usize),
         ) {
             let (low_percent, high_percent) = (marks.0.min(marks.1), marks.0.max(marks.1) + 1);
             let settings = CacheSettings {
                 kind: CacheKind::ALL[kind], size_bytes: size, when: WHEN[policies.0], what: WHAT[policies.1],
                 low_percent, high_percent, age: times.0, idle: times.1, flush_time: times.2,
                 read: ReadCache::ALL[kept.0], alloc: CacheAlloc::ALL[kept.1], past: CachePast::ALL[kept.2],
+                gaps: GapRule::ALL[kept.3],
             };
             let mut options = ArrayOptions::default();
             settings.keep(&mut options);
@@ -492,16 +500,16 @@ mod tests {
         /// Whatever a header says: settings that can be used, and no cache where something is not known.
         #[test]
         fn nonsense_is_told_and_harmless(
-            policy: u8, size: u64, times: (u32, u32, u32), when: u8, what: u8, marks: (u8, u8), choices: (u8, u8, u8),
+            policy: u8, size: u64, times: (u32, u32, u32), when: u8, what: u8, marks: (u8, u8), choices: (u8, u8, u8, u8),
         ) {
             let cache = CacheOptions {
                 size_bytes: size, age_ms: times.0, idle_ms: times.1, flush_ms: times.2, when, what,
-                high_percent: marks.0, low_percent: marks.1, read: choices.0, alloc: choices.1, past: choices.2,
+                high_percent: marks.0, low_percent: marks.1, read: choices.0, alloc: choices.1, past: choices.2, gaps: choices.3,
             };
             let (settings, problem) = CacheSettings::kept(&ArrayOptions { cache_policy: policy, cache, ..ArrayOptions::default() });
             prop_assert!(settings.low_percent < settings.high_percent && settings.high_percent <= 100);
             prop_assert!(problem.is_none() || settings.kind == CacheKind::None);
-            prop_assert_eq!(problem.is_some(), policy > 4 || when > 2 || what > 3 || choices.0 > 3 || choices.1 > 2 || choices.2 > 2
+            prop_assert_eq!(problem.is_some(), policy > 4 || when > 2 || what > 3 || choices.0 > 3 || choices.1 > 2 || choices.2 > 2 || choices.3 > 2
                 || { let (h, l) = (if marks.0 == 0 { 95 } else { marks.0 }, if marks.1 == 0 { 85 } else { marks.1 }); l >= h || h > 100 });
         }
     }

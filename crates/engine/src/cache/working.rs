@@ -16,10 +16,7 @@ use stripewise_device::sync::{seam::Mutex, wake_all};
 use super::Cache;
 use crate::{
     mutants::{Mutant, lives},
-    shape::{
-        geometry::StripeIndex,
-        rows::{BLOCK_BYTES, RowSet},
-    },
+    shape::rows::BLOCK_BYTES,
 };
 
 /// One part of the memory in so many is the reserve.
@@ -132,17 +129,9 @@ impl Drop for Place<'_> {
 }
 
 impl Cache {
-    /// Waits until a destage of some rows of a stripe, of an array with so many members, may work. Those that do never wait
-    /// for this. The caller holds the rows.
-    pub(crate) async fn working_memory(
-        &self,
-        stripe: StripeIndex,
-        rows: RowSet,
-        members: usize,
-    ) -> Place<'_> {
-        // What is all dirty stays so, as the rows are locked: no old blocks are read.
-        let columns = if self.is_all_dirty(stripe) { members - self.data_columns } else { members };
-        let place = self.reserve.take(rows.len() * columns * BLOCK_BYTES);
+    /// Waits until a destage may work with so many blocks. Those that do never wait for this. The caller holds its rows.
+    pub(crate) async fn working_memory(&self, blocks: usize) -> Place<'_> {
+        let place = self.reserve.take(blocks * BLOCK_BYTES);
         poll_fn(|context| place.poll(context.waker())).await;
         place
     }
@@ -152,15 +141,7 @@ impl Cache {
 mod tests {
     use std::task::Waker;
 
-    use futures_util::FutureExt;
-    use stripewise_device::{IoBuf, Timestamp, WriteBufs};
-
     use super::*;
-    use crate::{
-        cache::{CacheKind, CacheSettings, Way},
-        compute::Data,
-        shape::geometry::{Geometry, Level, StripeSpan},
-    };
 
     fn has(place: &Place<'_>) -> bool {
         place.poll(Waker::noop()).is_ready()
@@ -187,29 +168,6 @@ mod tests {
         assert!(has(&large) && !has(&small));
         drop(large);
         assert!(has(&small));
-    }
-
-    /// A stripe that is all dirty needs memory for its parity.
-    #[test]
-    fn streams_of_whole_stripes_seldom_wait() {
-        const ROWS: usize = 4;
-        let geometry = Geometry::new(Level::Raid5, 3, (ROWS * BLOCK_BYTES) as u32, 4 << 20, 512).unwrap();
-        let cache = Cache::new(&CacheSettings::new(CacheKind::Stripe, 1 << 20), 1 << 20, &geometry);
-        let cache = cache.unwrap().unwrap();
-        let put = |start: usize, len: usize| {
-            let data = Data::of(WriteBufs::from_iter([IoBuf::zeroed(len).freeze()]), 0);
-            let span = StripeSpan { stripe: StripeIndex(1), start, len, request_offset: 0 };
-            cache.put(&span, &data, Way::Back, Timestamp::default()).unwrap()
-        };
-        let used = |stripe| {
-            let working = cache.working_memory(StripeIndex(stripe), RowSet::range(0..ROWS), 3);
-            working.now_or_never().unwrap().bytes / BLOCK_BYTES
-        };
-        let half = ROWS * BLOCK_BYTES;
-        assert!(!put(0, half));
-        assert_eq!((used(0), used(1)), (3 * ROWS, 3 * ROWS));
-        assert!(put(half, half));
-        assert_eq!((used(0), used(1)), (3 * ROWS, ROWS));
     }
 
     /// The task of the one that waits may be far from running: it must be in nobody's way.

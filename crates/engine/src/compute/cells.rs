@@ -193,11 +193,13 @@ impl CachedCells {
         }
     }
 
-    /// Enters what is in hand into the state of the stripe.
-    pub(crate) fn enter_into(&self, state: &mut StripeState) {
+    /// Enters what is in hand of some rows into the state of the stripe.
+    pub(crate) fn enter_into(&self, rows: RowSet, state: &mut StripeState) {
         for (number, column) in self.columns() {
             let entered = &mut state.columns[number];
-            (entered.dirty, entered.partial, entered.clean) = (column.dirty, column.partial, column.clean);
+            entered.dirty |= column.dirty & rows;
+            entered.partial |= column.partial & rows;
+            entered.clean |= column.clean & rows;
         }
     }
 

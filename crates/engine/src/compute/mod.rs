@@ -579,7 +579,7 @@ mod tests {
             let cells = any_cells(&geometry, &columns, strides.is_some(), seed);
             let mut state = StripeState::default();
             state.set_empty(&geometry, trusted, presence);
-            cells.enter_into(&mut state);
+            cells.enter_into(RowSet::ALL, &mut state);
             let policies: [&dyn WriteSelection; SELECTIONS] = [&Classic, &ModThresh, &Modified, &Cost::default(), &PreferRmw, &AlwaysRcw];
             let Ok(mut plan) = build(&state, policies[selection], &Uneven(seed)) else {
                 prop_assert!(geometry.parity_columns() < bad.len() || !geometry.has_parity());

@@ -23,6 +23,11 @@ impl When for HighLowMark {
         }
         if self.makes_room { most } else { 0 }
     }
+
+    /// Marks alone decide.
+    fn takes_full(&self, _: Fill, _: bool) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -32,6 +32,9 @@ pub struct Fill {
 pub trait When: Send {
     /// How many stripes may be under way now, of `most`; 0: none is begun.
     fn in_flight(&mut self, fill: Fill, most: usize) -> usize;
+
+    /// Whether a stripe is destaged as soon as it is dirty as a whole, of members of which one rotates or none does.
+    fn takes_full(&self, fill: Fill, rotates: bool) -> bool;
 }
 
 /// A stripe, or a row of one, with dirty blocks.

@@ -175,6 +175,7 @@ impl Destager {
         let is_wanted = std::mem::take(&mut self.is_wanted) || cache.take_want_of_room();
         let (fill, now) = (cache.fill(), jobs.life.env().now());
         let called_for = self.called_for(fill);
+        cache.take_full(self.when.takes_full(fill, jobs.stripes.rotates()));
         let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0), now);
         if fill.dirty == 0 {
             return None;

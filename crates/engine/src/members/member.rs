@@ -19,11 +19,13 @@ use super::{
     measure::{ServiceTimes, class_of},
     meter::{IoClass, Meter},
     stats::{Cause, MemberStats},
-    strides::strides_of,
 };
 use crate::{
     mutants::{Mutant, lives},
-    plan::{costs::MemberCost, passes::MemberStrides},
+    plan::{
+        costs::MemberCost,
+        passes::{GapRule, MemberStrides},
+    },
 };
 
 /// An open member: a device, and where the array's data lies on it.
@@ -37,7 +39,8 @@ pub(crate) struct Member {
     class: RwLock<MemberClass>,
     /// As measured when it became a member.
     pub(crate) times: ServiceTimes,
-    strides: RwLock<MemberStrides>,
+    /// By rule.
+    strides: RwLock<[MemberStrides; GapRule::ALL.len()]>,
     /// Bytes written to it before it was opened.
     pub(crate) written_before: u64,
     /// Failed reads counted since the member was opened. Of a chunk that waits to be healed, only the first
@@ -46,6 +49,11 @@ pub(crate) struct Member {
     pub(crate) bad_blocks: Arc<BadBlocks>,
     pub(crate) stats: MemberStats,
     pub(crate) meter: Arc<Meter>,
+}
+
+/// What a header tells of the gaps to fill, by rule.
+fn strides_of(header: &Header) -> [MemberStrides; GapRule::ALL.len()] {
+    GapRule::ALL.map(|rule| MemberStrides::of(header, rule))
 }
 
 impl Member {
@@ -69,7 +77,7 @@ impl Member {
             dev_number,
             uuid,
             class: RwLock::new(class),
-            strides: RwLock::new(header.map_or(MemberStrides::NONE, strides_of)),
+            strides: RwLock::new(header.map(strides_of).unwrap_or_default()),
             times,
             written_before: header.map_or(0, |header| header.endurance.written_bytes),
             read_errors: AtomicU32::new(0),
@@ -95,13 +103,13 @@ impl Member {
     }
 
     /// The gaps that a contiguity transform fills on it.
-    pub(crate) fn strides(&self) -> MemberStrides {
-        *self.strides.read()
+    pub(crate) fn strides(&self, rule: GapRule) -> MemberStrides {
+        self.strides.read()[rule as usize]
     }
 
-    /// Fills these gaps from now on.
-    pub(crate) fn set_strides(&self, strides: MemberStrides) {
-        *self.strides.write() = strides;
+    /// Fills the gaps that its header now tells.
+    pub(crate) fn set_strides(&self, header: &Header) {
+        *self.strides.write() = strides_of(header);
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -11,13 +11,10 @@ use futures_util::{
 };
 use smallvec::{SmallVec, smallvec};
 use stripewise_device::{Device, Env, IoBuf, IoError, IoErrorKind, SharedBuf, Timestamp, WriteFlags};
-use stripewise_format::extension::{Header, STRIDE_REGIONS, STRIDES, StrideRecord};
+use stripewise_format::extension::{STRIDE_REGIONS, STRIDES, StrideRecord};
 
 use super::measure::Touch;
-use crate::{
-    plan::passes::{MemberStrides, STRIDE_MAX, Strides},
-    shape::rows::{BLOCK_BYTES, ROWS_MAX},
-};
+use crate::{plan::passes::STRIDE_MAX, shape::rows::BLOCK_BYTES};
 
 /// Blocks from the first to the last of every pass: several revolutions of a disk.
 const SPAN_BLOCKS: u64 = 2048;
@@ -36,23 +33,8 @@ const TIME: Duration = Duration::from_secs(15);
 const COARSE: [u64; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-const NO_REGIONS: [[u16; 2]; STRIDE_REGIONS] = [[0; 2]; STRIDE_REGIONS];
 /// Bytes of a member that the benchmark reads and writes.
 pub(crate) const SPAN_BYTES: u64 = SPAN_BLOCKS * BLOCK;
-
-/// What a member's header tells of its strides.
-pub(crate) fn strides_of(header: &Header) -> MemberStrides {
-    let of = |record: &StrideRecord| Strides {
-        max: record.s_max.min(ROWS_MAX as u32) as u16,
-        // An operator's limit is meant as it is.
-        except: if record.s_max_given {
-            NO_REGIONS
-        } else {
-            record.except.map(|region| region.map(u16::from))
-        },
-    };
-    MemberStrides { read: of(&header.stride_read), write: of(&header.stride_write) }
-}
 
 /// A bound on the strides that are filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -87,6 +87,13 @@ impl Plan {
     pub fn rows(&self) -> RowSet {
         self.bands.iter().fold(RowSet::EMPTY, |all, band| all | band.rows)
     }
+
+    /// The blocks that are in memory for it beside what is in hand before: what is read, and new redundancy.
+    pub fn working_blocks(&self, data_columns: usize) -> usize {
+        let data = self.columns.iter().take(data_columns).map(|ops| ops.reads().len());
+        let redundant = self.columns.iter().skip(data_columns).map(|ops| (ops.reads() | ops.w).len());
+        data.chain(redundant).sum()
+    }
 }
 
 /// Why no plan can be made.

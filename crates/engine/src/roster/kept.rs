@@ -11,7 +11,7 @@ use crate::{
     error::ArrayError,
     members::{
         member::Member,
-        strides::{StrideLimits, StrideRecords, strides_of},
+        strides::{StrideLimits, StrideRecords},
     },
     metadata::ledger::{Entry, Ledger, Standing},
 };
@@ -84,7 +84,7 @@ impl Roster {
                 for (limit, record) in records {
                     limit.into_iter().for_each(|limit| limit.enter_into(record));
                 }
-                entry.member.set_strides(strides_of(header));
+                entry.member.set_strides(header);
             }
             Ok(None)
         })
@@ -102,7 +102,7 @@ impl Roster {
                 let Ok(header) = kept_header(ledger, &member) else { continue };
                 keep_given(&mut records, (&header.stride_read, &header.stride_write));
                 (header.stride_read, header.stride_write) = (records.read, records.write);
-                member.set_strides(strides_of(header));
+                member.set_strides(header);
             }
             Ok(None)
         })

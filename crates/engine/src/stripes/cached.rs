@@ -86,7 +86,7 @@ impl Stripes {
         match cache.put(span, data, Way::Back, self.life.env().now()) {
             Ok(is_full) => {
                 if is_full {
-                    self.destage_soon(cache, write.stripe);
+                    self.destage_full(cache, write.stripe);
                 }
                 Progress::Done(Ok(()))
             }
@@ -162,7 +162,7 @@ impl Stripes {
                 Ok(_) if way == Way::Through => return self.write_through(&cache, &write).await,
                 Ok(is_full) => {
                     if is_full {
-                        self.destage_soon(&cache, span.stripe);
+                        self.destage_full(&cache, span.stripe);
                     }
                     return Ok(());
                 }
@@ -217,8 +217,11 @@ impl Stripes {
         true
     }
 
-    /// Destages what is dirty in a stripe, by itself.
-    fn destage_soon(&self, cache: &Arc<Cache>, stripe: StripeIndex) {
+    /// Destages a stripe that has become dirty as a whole, by itself, unless the policy of when would wait.
+    fn destage_full(&self, cache: &Arc<Cache>, stripe: StripeIndex) {
+        if !cache.takes_full() {
+            return;
+        }
         let (stripes, kept, cache) = (self.handle(), self.requests.enter().keep(), cache.clone());
         drop(Detached::start(self.life.env(), async move {
             let _request = stripes.requests.resume(kept);
@@ -259,7 +262,8 @@ impl Stripes {
             self.locks.lock(stripe, locked).await
         };
         // With its rows locked: those that work wait for no rows, and come to an end.
-        let _working = cache.working_memory(stripe, locked, self.geometry().members()).await;
+        let blocks = self.blocks_to_work_with(cache, stripe, (rows, with_gaps));
+        let _working = cache.working_memory(blocks).await;
         let Some((cells, ending)) = cache.lend(stripe, (rows, with_gaps), reason, self.life.env().now())
         else {
             return Ok(None);

@@ -34,6 +34,7 @@ mod steps;
 mod switch;
 pub(crate) mod trace;
 mod wait;
+mod working;
 mod write;
 mod zero;
 

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use stripewise_format::extension::MemberClass;
+
 use super::{
     Stripes,
     trace::{Decision, StripeWay},
@@ -15,7 +17,7 @@ use crate::{
     plan::{
         self, Band, Plan, PlanError, Presence, Recipe, StripeState, WriteSelection,
         costs::{ColumnCosts, MemberCost, ServiceTime},
-        passes::{self, ColumnStrides, Filled, MemberStrides},
+        passes::{self, ColumnStrides, Filled, GapRule, MemberStrides},
         quick::{self, Columns},
         selection::Policy,
     },
@@ -27,8 +29,9 @@ use crate::{
 
 /// What the members of a stripe cost now, and which gaps they take longer to skip than to fill.
 pub(super) struct StripeCosts<'a> {
-    topology: &'a Topology,
-    stripe: StripeIndex,
+    pub(super) topology: &'a Topology,
+    pub(super) stripe: StripeIndex,
+    pub(super) gaps: GapRule,
 }
 
 impl ColumnCosts for StripeCosts<'_> {
@@ -45,15 +48,28 @@ impl ColumnCosts for StripeCosts<'_> {
 
 impl ColumnStrides for StripeCosts<'_> {
     fn of(&self, column: usize) -> MemberStrides {
-        self.topology.reader(self.stripe, column).map_or(MemberStrides::NONE, |member| member.strides())
+        self.topology
+            .reader(self.stripe, column)
+            .map_or(MemberStrides::NONE, |member| member.strides(self.gaps))
     }
 }
 
 impl Stripes {
     /// These rows of a stripe, and the gaps between them that some member may want filled.
     pub(super) fn with_gaps(&self, rows: RowSet) -> RowSet {
-        let max = self.members.look(|topology| topology.members().map(|member| member.strides().max()).max());
-        passes::with_gaps(rows, max.unwrap_or(0))
+        let rule = self.gap_rule();
+        let end = |topology: &Topology| topology.members().map(|member| member.strides(rule).end()).max();
+        passes::with_gaps(rows, self.members.look(end).unwrap_or(0))
+    }
+
+    /// By which rule gaps are filled, if they are.
+    fn gap_rule(&self) -> GapRule {
+        self.cache().map_or(GapRule::default(), |cache| cache.settings().gaps)
+    }
+
+    /// Whether a member is a hard disk.
+    pub(crate) fn rotates(&self) -> bool {
+        self.members.look(|topology| topology.members().any(|member| member.class() == MemberClass::Hdd))
     }
 
     /// What a destage costs on members, which are taken for alike.
@@ -192,7 +208,7 @@ impl Stripes {
         recipe: &mut Recipe,
     ) -> bool {
         let columns = Columns { geometry: &topology.geometry, missing };
-        let costs = StripeCosts { topology, stripe: span.stripe };
+        let costs = StripeCosts { topology, stripe: span.stripe, gaps: GapRule::default() };
         let before = u64::from(lives(Mutant::TrustOfNeighbour));
         let trusted = StripeIndex(span.stripe.0.saturating_sub(before));
         let tell = |band: &Band| {
@@ -224,16 +240,19 @@ impl Stripes {
             Content::Span(span, _) => state.set_for_write(geometry, span, trusted, presence),
             Content::Cells(cells, _) => {
                 state.set_empty(geometry, trusted, presence);
-                cells.enter_into(&mut state);
+                cells.enter_into(RowSet::ALL, &mut state);
             }
         }
-        let costs = StripeCosts { topology, stripe };
+        let held = match content {
+            Content::Cells(_, held) if !held.is_empty() => Some(*held),
+            _ => None,
+        };
+        let gaps = held.map_or(GapRule::default(), |_| self.gap_rule());
+        let costs = StripeCosts { topology, stripe, gaps };
         plan::build_into(&mut plan, &state, selection, &costs)?;
         let mut filled = Filled::default();
-        if let Content::Cells(_, held) = content
-            && !held.is_empty()
-        {
-            filled = passes::transform(&mut plan, &state, *held, &costs);
+        if let Some(held) = held {
+            filled = passes::transform(&mut plan, &state, held, &costs);
         }
         let chunk_bytes = geometry.chunk_bytes();
         if self.tracer.is_on() {

@@ -239,4 +239,6 @@ pub struct CacheOptions {
     pub alloc: u8,
     /// Which writes go past it.
     pub past: u8,
+    /// By which rule gaps are filled.
+    pub gaps: u8,
 }

@@ -34,7 +34,7 @@ impl Cache {
     /// How partly written rows are written: as md does, and ours as on every array whose members rotate.
     fn selection(self) -> &'static str {
         match self.way {
-            CacheWay::Paper => "classic",
+            CacheWay::Paper | CacheWay::PaperWeighed => "classic",
             CacheWay::Ours => "cost",
         }
     }
@@ -55,6 +55,9 @@ pub(super) const SC: Cache =
 /// The paper's MSC-CT.
 pub(super) const CT: Cache =
     Cache { name: "MSC-CT", kind: CacheKind::StripeCt, way: CacheWay::Paper, through: false };
+/// The paper's MSC-CT, with gaps that are weighed instead of its thresholds.
+pub(super) const WEIGHED: Cache =
+    Cache { name: "MSC-CT, weighed", kind: CacheKind::StripeCt, way: CacheWay::PaperWeighed, through: false };
 /// The same transform with our destage policies, and memory by blocks.
 pub(super) const OURS: Cache =
     Cache { name: "stripe+ct, ours", kind: CacheKind::StripeCt, way: CacheWay::Ours, through: false };

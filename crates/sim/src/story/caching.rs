@@ -6,6 +6,7 @@ use std::time::Duration;
 use stripewise_engine::{
     Array, CacheAlloc, CacheKind, CachePast, CacheSettings, ReadCache, StrideLimit, StrideLimits,
     destage::{WHAT, WHEN},
+    plan::passes::GapRule,
 };
 
 use super::{Shape, Story};
@@ -54,6 +55,7 @@ pub(crate) fn draw_settings(shape: &Shape, rng: &mut Rng) -> CacheSettings {
         read: ReadCache::ALL[rng.usize(..ReadCache::ALL.len())],
         alloc: CacheAlloc::ALL[rng.usize(..CacheAlloc::ALL.len())],
         past: CachePast::ALL[usize::from(rng.u8(..4) == 0)],
+        gaps: GapRule::ALL[rng.usize(..GapRule::ALL.len())],
         ..CacheSettings::new(kind, size_bytes)
     }
 }

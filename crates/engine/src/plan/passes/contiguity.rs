@@ -10,64 +10,18 @@
 
 use std::ops::Range;
 
-use stripewise_format::extension::STRIDE_REGIONS;
-
 use super::{
     super::{
         matrix::{Cycle, Plan},
         state::StripeState,
     },
     Pass,
+    strides::{ColumnStrides, Strides},
 };
 use crate::{
     mutants::{Mutant, lives},
     shape::rows::RowSet,
 };
-
-/// The longest stride that is measured, in blocks (msc-ct Fig. 9).
-pub const STRIDE_MAX: u16 = 64;
-
-/// The strides that a member takes longer to skip than to fill, for reads or for writes. The stride of a gap is the
-/// number of blocks from the start of the one before to the start of the one behind (msc-ct III-D).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Strides {
-    /// S_max: the smallest stride, in blocks, that is too long to be filled. Nothing is filled if it is 2 or less.
-    pub max: u16,
-    /// Regions of shorter strides that are not filled either, from the first to the last; 0 to 0 where there are fewer.
-    pub except: [[u16; 2]; STRIDE_REGIONS],
-}
-
-impl Strides {
-    /// Strides below this one.
-    pub const fn below(max: u16) -> Self {
-        Self { max, except: [[0; 2]; STRIDE_REGIONS] }
-    }
-
-    /// Whether a gap of this stride is filled (msc-ct (8), (9)).
-    pub fn fill(&self, stride: usize) -> bool {
-        let is_below = stride < usize::from(self.max);
-        is_below && !self.except.iter().any(|[first, last]| (*first..=*last).contains(&(stride as u16)))
-    }
-}
-
-/// The strides of a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MemberStrides {
-    /// Of reads.
-    pub read: Strides,
-    /// Of writes.
-    pub write: Strides,
-}
-
-impl MemberStrides {
-    /// Nothing is filled.
-    pub const NONE: Self = Self { read: Strides::below(0), write: Strides::below(0) };
-
-    /// No gap of this stride or a longer one is filled.
-    pub fn max(&self) -> u16 {
-        self.read.max.max(self.write.max)
-    }
-}
 
 /// What was filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -85,18 +39,13 @@ impl Filled {
     }
 }
 
-/// The members' strides, by column of the stripe.
-pub trait ColumnStrides {
-    /// The strides of a column's member.
-    fn of(&self, column: usize) -> MemberStrides;
-}
-
 /// Fills gaps between reads: the first half of the transform.
 pub(super) static READS: Pass = Pass { name: "gaps between reads filled", run: transform_reads };
 /// Fills gaps between writes: the second half.
 pub(super) static WRITES: Pass = Pass { name: "gaps between writes filled", run: transform_writes };
 
-/// msc-ct Fig. 10, ReadContiguityTransform. Beside new content, old content is read into memory of its own (msc-ct (6)).
+/// msc-ct Fig. 10, ReadContiguityTransform. Where gaps are weighed, one is read, too, if that lets writes be joined that gain
+/// more than it costs: the paper leaves such gaps open (msc-ct III-D). Beside new content, old content is read into memory of its own (msc-ct (6)).
 fn transform_reads(
     plan: &mut Plan,
     state: &StripeState,
@@ -108,14 +57,30 @@ fn transform_reads(
         return filled;
     }
     for (number, (ops, column)) in plan.columns.iter_mut().zip(&state.columns).enumerate() {
-        let wanted = wanted(ops.reads(), held, strides.of(number).read);
-        for gap in wanted.filter(|_| column.readable()) {
+        let strides = strides.of(number);
+        let (reads, writes) = (ops.reads(), if column.writable() { ops.w } else { RowSet::EMPTY });
+        let in_hand = if number < state.data_columns { ops.r | column.clean } else { ops.r };
+        let is_worth = |gap: &Range<usize>| {
+            let joins = || writes_joined(writes, in_hand, RowSet::range(gap.clone()), &strides.write);
+            strides.read.gain(stride_of(gap)).is_some_and(|gain| gain > 0 || gain + joins() > 0)
+        };
+        for gap in lockable(reads, held, is_worth).filter(|_| column.readable()) {
             ops.t |= gap & column.dirty;
             ops.r |= gap - column.dirty;
             filled.add(gap);
         }
     }
     filled
+}
+
+/// What the gaps between writes gain that can be filled only if this gap between reads is.
+fn writes_joined(writes: RowSet, in_hand: RowSet, read: RowSet, strides: &Strides) -> i32 {
+    let wants_it = |gap: &Range<usize>| {
+        let missing = RowSet::range(gap.clone()) - in_hand;
+        !missing.is_empty() && (missing - read).is_empty()
+    };
+    let gains = gaps(writes).filter(wants_it).filter_map(|gap| strides.gain(stride_of(&gap)));
+    gains.filter(|gain| *gain > 0).sum()
 }
 
 /// msc-ct Fig. 10, WriteContiguityTransform: a gap is filled if the content of all its
@@ -133,8 +98,9 @@ fn transform_writes(
     }
     for (number, (ops, column)) in plan.columns.iter_mut().zip(&state.columns).enumerate() {
         let in_hand = if number < state.data_columns { ops.r | column.clean } else { ops.r };
-        let wanted = wanted(ops.w, held, strides.of(number).write);
-        for gap in wanted.filter(|_| column.writable()) {
+        let strides = strides.of(number).write;
+        let is_worth = |gap: &Range<usize>| strides.gain(stride_of(gap)).is_some_and(|gain| gain > 0);
+        for gap in lockable(ops.w, held, is_worth).filter(|_| column.writable()) {
             if (gap - in_hand).is_empty() || lives(Mutant::EmptyGapFilled) {
                 ops.w |= gap;
                 filled.add(gap);
@@ -151,9 +117,9 @@ fn has_parity(plan: &Plan) -> bool {
     plan.bands.iter().all(|band| band.cycle != Cycle::Direct)
 }
 
-/// The rows of a destage, and the gaps between them that could be filled if no stride reaches `stride_max`.
-pub fn with_gaps(rows: RowSet, stride_max: u16) -> RowSet {
-    let short = gaps(rows).filter(|gap| stride_of(gap) < usize::from(stride_max));
+/// The rows of a destage, and the gaps between them that could be filled if no stride reaches `end`.
+pub fn with_gaps(rows: RowSet, end: u16) -> RowSet {
+    let short = gaps(rows).filter(|gap| stride_of(gap) < usize::from(end));
     short.fold(rows, |all, gap| all | RowSet::range(gap))
 }
 
@@ -167,17 +133,20 @@ fn stride_of(gap: &Range<usize>) -> usize {
     gap.len() + 1
 }
 
-/// The gaps of a column's operation that its strides would have filled, of which all rows are locked.
-fn wanted(rows: RowSet, held: RowSet, strides: Strides) -> impl Iterator<Item = RowSet> {
-    let short = gaps(rows).filter(move |gap| strides.fill(stride_of(gap)));
-    short.map(RowSet::range).filter(move |gap| (*gap - held).is_empty())
+/// The gaps of a column's operation that are worth filling, and of which all rows are locked.
+fn lockable(
+    rows: RowSet,
+    held: RowSet,
+    is_worth: impl Fn(&Range<usize>) -> bool,
+) -> impl Iterator<Item = RowSet> {
+    gaps(rows).filter(is_worth).map(RowSet::range).filter(move |gap| (*gap - held).is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use smallvec::{SmallVec, smallvec};
 
-    use super::*;
+    use super::{super::MemberStrides, *};
     use crate::plan::{ColumnState, Presence, Redundancy, build, costs::NoCosts, selection::Classic};
 
     /// All members alike.
@@ -268,12 +237,31 @@ mod tests {
     #[test]
     fn a_stride_in_an_excepted_region_is_not_filled() {
         let z = ["DEEE", "EEEE", "EEEE", "DEEE"];
-        let except = |region| Strides { max: 64, except: [region, [0; 2], [0; 2], [0; 2]] };
+        let except = |region| Strides::Limit { max: 64, except: [region, [0; 2], [0; 2], [0; 2]] };
         let plan = |region| {
             let strides = Alike(MemberStrides { read: except(region), write: Strides::below(64) });
             requests(&transformed(&z, ALL, &strides))
         };
         assert_eq!((plan([3, 3]), plan([1, 2]), plan([4, 9])), ((4, 4), (2, 2), (2, 2)));
+    }
+
+    /// To read the gap costs a tenth of a block's time; to join the writes saves a half, or a twentieth.
+    #[test]
+    fn a_gap_is_read_if_the_writes_that_it_joins_gain_more() {
+        let z = ["DEEE", "EEEE", "EEEE", "EEEE", "DEEE"];
+        let curve = |time: u16| {
+            let mut times = [0; 64];
+            (times[0], times[3]) = (1000, time);
+            Strides::weighed(&times)
+        };
+        let plan = |read, write| {
+            let strides = MemberStrides { read: curve(read), write: curve(write) };
+            requests(&transformed(&z, ALL, &Alike(strides)))
+        };
+        assert_eq!((plan(1000, 1120), plan(1000, 1030)), ((2, 2), (4, 4)));
+        assert_eq!((plan(1030, 1000), plan(1100, 1100)), ((2, 4), (2, 2)));
+        let never_read = MemberStrides { read: Strides::below(1), write: curve(1900) };
+        assert_eq!(requests(&transformed(&z, ALL, &Alike(never_read))), (4, 4), "an operator's limit");
     }
 
     #[test]

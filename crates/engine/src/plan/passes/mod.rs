@@ -5,8 +5,10 @@
 //! how to add one.
 
 mod contiguity;
+mod strides;
 
-pub use contiguity::{ColumnStrides, Filled, MemberStrides, STRIDE_MAX, Strides, with_gaps};
+pub use contiguity::{Filled, with_gaps};
+pub use strides::{ColumnStrides, GapRule, MemberStrides, STRIDE_MAX, Strides};
 
 use super::{matrix::Plan, state::StripeState};
 use crate::shape::rows::RowSet;
