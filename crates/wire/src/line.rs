@@ -191,9 +191,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let request = Request::Add { device: "/dev/x".into(), force: true, class: None };
+        let request = Request::Add { device: "/dev/x".into(), force: true, class: None, steps: false };
         let read = Request::read(&request.line().unwrap()).unwrap();
-        assert!(matches!(read, Request::Add { device, force: true, class: None } if device == "/dev/x"));
+        assert!(
+            matches!(read, Request::Add { device, force: true, class: None, steps: false } if device == "/dev/x")
+        );
         let line = Reply::Done(vec!["a".into()]).line().unwrap();
         assert!(line.starts_with(r#"{"done":["a"]"#) && line.ends_with("}\n"), "{line}");
         assert!(matches!(Reply::read(&line), Ok(Reply::Done(notes)) if notes == ["a"]));

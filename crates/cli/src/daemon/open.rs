@@ -11,9 +11,10 @@ use stripewise::{
         format::extension::MapKind, locking::Preset, plan::selection::policy, uring::RuntimeOptions,
     },
 };
-use stripewise_wire::Notes;
+use stripewise_wire::{Notes, Reply};
 
 use super::{
+    measuring::{Benches, STEP},
     members, room,
     spec::{CreateSpec, DaemonSpec, Opening},
     state::{DaemonState, member_name},
@@ -28,7 +29,7 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes
     let host = start_host(spec.workers.runtime_options())?;
     let (array, unopened, notes) = match &spec.opening {
         Opening::Create(create) => {
-            let (array, notes) = make(&host, &spec.name, create)?;
+            let (array, notes) = make(&host, &spec.name, create, tell)?;
             (array, Vec::new(), notes)
         }
         Opening::Assemble { devices, run, force, read_only } => {
@@ -70,7 +71,7 @@ fn start_host(runtime: RuntimeOptions) -> anyhow::Result<Host> {
     )
 }
 
-fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<(Array, Notes)> {
+fn make(host: &Host, name: &str, spec: &CreateSpec, tell: &Tell<'_>) -> anyhow::Result<(Array, Notes)> {
     let (opened, notes) = members::open_all(host, spec.devices(), &spec.looked_at, spec.force)?;
     let mut opened: BTreeMap<_, _> =
         opened.into_iter().map(|(path, device)| (path, Arc::new(device))).collect();
@@ -80,7 +81,14 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<(Array, No
         Ok(device)
     };
     let (env, options) = (host.env(), create_options(name, spec, &mut take)?);
-    Ok((host.block_on(async move { Array::create(env, options).await })?, notes))
+    let mut benches = Benches { benches: options.benches.clone(), ..Benches::default() };
+    let making = host.runtime().begin(async move { Array::create(env, options).await });
+    loop {
+        if let Some(made) = making.wait_for(STEP) {
+            return Ok((made?, notes));
+        }
+        benches.step().iter().for_each(tell);
+    }
 }
 
 /// What creating an array would come to. Only reads the members.

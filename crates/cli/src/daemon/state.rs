@@ -1,7 +1,6 @@
 //! A daemon's state, and its answers to requests.
 
 use std::{
-    path::Path,
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
@@ -10,17 +9,17 @@ use anyhow::{Context, anyhow, bail};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use stripewise::{
-    Array, ArrayError, ArrayReport, CacheKind, Host, JobKind, MemberState, SpeedLimits,
+    Array, ArrayError, ArrayReport, CacheKind, Host, JobKind, SpeedLimits,
     internals::{format::extension::Endurance, plan::selection::policy, uring::Started},
 };
 use stripewise_wire::{CacheChange, ClassChoice, Notes, Reply, Request, ScrubAction};
 
 use super::{
+    adding::{Adding, Given},
     end::{Asked, End},
     exports::{Exports, Users},
     load::Loading,
     measuring::Measuring,
-    members,
     patience::Deadline,
     session::Session,
     trace::Tracing,
@@ -34,7 +33,7 @@ use crate::{
 /// How long a question and a command to the array may take. A command waits for members. A member that hangs
 /// must not keep the user waiting for ever.
 const QUESTION_WAIT: Duration = Duration::from_secs(10);
-const COMMAND_WAIT: Duration = Duration::from_secs(60);
+pub(super) const COMMAND_WAIT: Duration = Duration::from_secs(60);
 /// How long an array may take to stop. A stop by force waits only a short time, as requests under way may
 /// never end.
 const STOP_WAIT: Duration = Duration::from_secs(60);
@@ -50,6 +49,8 @@ const STOP_FORSAKEN: Duration = Duration::from_secs(2);
 /// The error for an array that does not answer.
 const HANGS: &str =
     "the array does not answer: a request to one of its members does not end, so that member hangs";
+pub(super) const HANGS_GOES_ON: &str = "the array does not answer: a request to one of its members does not end, so that \
+                                        member hangs; what was asked goes on";
 /// The note when a repair begins.
 const REPAIRS: &str = "where blocks disagree, data is taken for right and redundancy is written anew from it, at level 6 too: a \
                        data block that is wrong stays, and can be told no longer";
@@ -69,6 +70,7 @@ pub(crate) struct DaemonState {
     tracing: Tracing,
     loading: Loading,
     measuring: Measuring,
+    pub(super) adding: Adding,
     /// What is written out of the cache, for a change of it or after its block device was taken away.
     emptied: Mutex<Option<Emptied>>,
     /// How far stopping has come. Locked while the array is being stopped.
@@ -177,6 +179,7 @@ impl DaemonState {
             tracing: Tracing::default(),
             loading: Loading::default(),
             measuring: Measuring::default(),
+            adding: Adding::default(),
             emptied: Mutex::default(),
             stopping: Mutex::default(),
             stop_is_watched: AtomicBool::default(),
@@ -387,6 +390,7 @@ impl DaemonState {
             Request::Status
                 | Request::Emptied
                 | Request::Measured
+                | Request::Added { .. }
                 | Request::Stripes { .. }
                 | Request::Traced { .. }
                 | Request::LoadStatus
@@ -411,7 +415,10 @@ impl DaemonState {
     ) -> anyhow::Result<Reply> {
         let notes = match request {
             Request::Status => return Ok(Reply::Status(Box::new(self.status()?))),
-            Request::Add { device, force, class } => self.add(&device, force, class, deadline)?,
+            Request::Add { device, force, class, steps } => {
+                return self.add(&Given { device: &device, force, class, steps }, deadline);
+            }
+            Request::Added { device } => return self.adding.step(&device, deadline),
             Request::Fail { member } => {
                 let member = member_name(&member);
                 self.on_array(deadline, move |array| async move { array.fail(&member).await })?
@@ -420,8 +427,8 @@ impl DaemonState {
                 let member = member_name(&member);
                 self.on_array(deadline, move |array| async move { array.remove(&member).await })?
             }
-            Request::Replace { member, with, force, class } => {
-                self.replace(&member, &with, force, class, deadline)?
+            Request::Replace { member, with, force, class, steps } => {
+                return self.replace(&member, &Given { device: &with, force, class, steps }, deadline);
             }
             Request::Scrub { action } => self.scrub(action)?,
             Request::Speed { min_bytes_per_s, max_bytes_per_s } => {
@@ -518,15 +525,12 @@ impl DaemonState {
     }
 
     /// The result of a question or a command, in bounded time: a member may hang.
-    fn wait_for<T: Send + 'static>(
+    pub(super) fn wait_for<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
         limit: Duration,
     ) -> anyhow::Result<T> {
-        self.host
-            .runtime()
-            .block_on_for(future, limit)
-            .with_context(|| format!("{HANGS}; what was asked goes on"))
+        self.host.runtime().block_on_for(future, limit).context(HANGS_GOES_ON)
     }
 
     pub(super) fn report_of_array(&self) -> anyhow::Result<ArrayReport> {
@@ -542,54 +546,14 @@ impl DaemonState {
         Ok((name, member.endurance))
     }
 
-    fn add(
-        &self,
-        device: &str,
-        force: bool,
-        class: Option<ClassChoice>,
-        deadline: Deadline,
-    ) -> anyhow::Result<Notes> {
-        if self.exports.is_own(Path::new(device)) {
-            bail!("{device} is this array itself; it cannot be a member of its own");
-        }
-        let (name, members) = (member_name(device), self.status()?.members);
-        if members.iter().any(|member| member.device == name) {
-            bail!("{device} is a member already; one that is faulty can be added again once it is removed");
-        }
-        let opened = members::open(&self.host, device, deadline)?;
-        members::check_apart_from(device, &opened, members.iter().map(|member| &member.device))?;
-        let notes = members::check_contents(device, &opened, force, &[])?;
-        let (opened, class) = (Arc::new(opened), class.map(member_class));
-        self.on_array(deadline, move |array| async move { array.add_as(opened, class).await })?;
-        Ok(notes)
-    }
-
-    fn set_class(&self, member: &str, class: ClassChoice, deadline: Deadline) -> anyhow::Result<Notes> {
-        let name = member_name(member);
-        self.on_array(deadline, move |array| async move { array.set_class(&name, member_class(class)).await })
-    }
-
-    fn replace(
+    pub(super) fn set_class(
         &self,
         member: &str,
-        with: &str,
-        force: bool,
-        class: Option<ClassChoice>,
+        class: ClassChoice,
         deadline: Deadline,
     ) -> anyhow::Result<Notes> {
-        let new = member_name(with);
-        let state = self.status()?.members.into_iter().find(|m| m.device == new).map(|m| m.state);
-        let notes = match (state, class) {
-            (None, class) => self.add(with, force, class, deadline)?,
-            // A member that is not a spare cannot replace anything, and is left as it is.
-            (Some(state), Some(class)) if state == MemberState::Spare.name() => {
-                self.set_class(with, class, deadline)?
-            }
-            _ => Notes::new(),
-        };
-        let old = member_name(member);
-        self.on_array(deadline, move |array| async move { array.replace(&old, &new).await })?;
-        Ok(notes)
+        let name = member_name(member);
+        self.on_array(deadline, move |array| async move { array.set_class(&name, member_class(class)).await })
     }
 
     fn scrub(&self, action: ScrubAction) -> anyhow::Result<Notes> {
