@@ -279,7 +279,13 @@ fn detail_test_tells_by_its_exit_code() {
     let client = Client::connect(&sandbox.serve("a"));
     assert!(client.write(0, &noise(1, 12 << 20)).is_err());
     assert_eq!(sandbox.run("detail a --test", &[""; 0]).code, Some(2));
-    assert_eq!(sandbox.status("a")["state"], "failed");
+    let status = sandbox.status("a");
+    assert_eq!(
+        (&status["state"], &status["in_sync"]),
+        (&"failed".into(), &serde_json::json!([false, true, false]))
+    );
+    assert_eq!(sandbox.member_state("a", &members[2]).unwrap(), "faulty");
+    assert!(sandbox.done("status a").contains("[3/1] [_U_]"));
     // Each of the two members left still says that it belongs, so that an operator can make room and go on.
     sandbox.fails(1, "stop a", &[""; 0], &["lost more members than its level tolerates"]);
 }
