@@ -5,7 +5,14 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use anyhow::{bail, ensure};
 use parking_lot::Mutex;
-use stripewise::{AddOptions, ArrayError, MemberState, file::FileDevice, internals::uring::Started};
+use stripewise::{
+    AddOptions, ArrayError, ArrayReport, MemberState, examine,
+    file::FileDevice,
+    internals::{
+        format::md::{Role, Superblock},
+        uring::Started,
+    },
+};
 use stripewise_wire::{ClassChoice, Notes, Reply};
 
 use super::{
@@ -14,7 +21,7 @@ use super::{
     patience::Deadline,
     state::{COMMAND_WAIT, DaemonState, HANGS_GOES_ON, member_name},
 };
-use crate::reports::member_class;
+use crate::{probe::OWN_MEMBER, reports::member_class};
 
 /// A device as an operator gives it.
 pub(super) struct Given<'a> {
@@ -126,8 +133,17 @@ impl DaemonState {
         }
         let opened = members::open(&self.host, device, deadline)?;
         members::check_apart_from(device, &opened, members.iter().map(|member| &member.device))?;
-        let notes = members::check_contents(device, &opened, force, &[])?;
-        Ok((Arc::new(opened), notes))
+        let opened = Arc::new(opened);
+        let agreed = self.was_member(&opened, deadline)?.then(|| OWN_MEMBER.to_owned());
+        let notes = members::check_contents(device, &opened, force, agreed.as_slice())?;
+        Ok((opened, notes))
+    }
+
+    /// Whether a device holds nothing but what this array has without it. It is filled anew, whatever is on it.
+    fn was_member(&self, device: &Arc<FileDevice>, deadline: Deadline) -> anyhow::Result<bool> {
+        let report = self.report_of_array()?;
+        let examined = self.wait_for(examine(device.clone()), deadline.within(COMMAND_WAIT))?;
+        Ok(examined.is_ok_and(|examined| has_left(&report, &examined.superblock)))
     }
 
     fn begin_adding(
@@ -140,6 +156,16 @@ impl DaemonState {
         let begun = Begun { ends: self.host.runtime().begin(order), notes, benches };
         self.adding.go_on(member_name(given.device), begun, given.steps, deadline)
     }
+}
+
+/// Whether a superblock is of a member that this array has failed or let go of. It is not if it is one of the array's
+/// members now, if it is newer than the array, or if its device was used after it had lost members that are in sync now:
+/// then it may hold what they do not.
+fn has_left(report: &ArrayReport, found: &Superblock) -> bool {
+    let is_attached = report.members.iter().any(|member| member.uuid == found.device_uuid);
+    let mut in_sync = report.members.iter().filter(|member| member.state == MemberState::InSync);
+    let ran_apart = in_sync.any(|member| found.roles.of(member.dev_number) == Some(Role::Faulty));
+    found.array_uuid == report.uuid && found.events <= report.events && !is_attached && !ran_apart
 }
 
 fn options(given: &Given<'_>, benches: &Benches) -> AddOptions {
