@@ -303,19 +303,15 @@ impl DaemonState {
     /// Begins to change the cache. What changes at once is waited for as any command is.
     fn change_cache(&self, change: &CacheChange, deadline: Deadline) -> anyhow::Result<Reply> {
         let notes = self.notes_of_gaps(change, deadline)?;
-        changed_cache(self.array.cache_settings(), change)?;
+        // All is judged before any of it is done.
+        self.array.check_cache(&changed_cache(self.array.cache_settings(), change)?)?;
+        self.check_not_emptied(&mut self.emptied.lock())?;
         if let Some(limits) = stride_limits(change) {
             self.on_array(deadline, move |array| async move { array.limit_strides(limits).await })?;
         }
         let settings = {
             let mut emptied = self.emptied.lock();
-            if under_way(&mut emptied).is_some() {
-                bail!(
-                    "what is cached is being written, for an earlier command; wait for that, and see whether a member \
-                     hangs (`stripewise detail {}`)",
-                    self.name
-                );
-            }
+            self.check_not_emptied(&mut emptied)?;
             let (array, settings) = (self.array.clone(), changed_cache(self.array.cache_settings(), change)?);
             let is_replaced = change.kind.is_some() || change.size_bytes.is_some();
             if is_replaced {
@@ -326,6 +322,18 @@ impl DaemonState {
         };
         let Some(settings) = settings else { return self.emptied(deadline) };
         self.on_array(deadline, move |array| async move { array.set_cache(settings).await }).map(Reply::Done)
+    }
+
+    /// Refuses to change a cache that is being emptied.
+    fn check_not_emptied(&self, emptied: &mut Option<Emptied>) -> anyhow::Result<()> {
+        if under_way(emptied).is_some() {
+            bail!(
+                "what is cached is being written, for an earlier command; wait for that, and see whether a member hangs \
+                 (`stripewise detail {}`)",
+                self.name
+            );
+        }
+        Ok(())
     }
 
     /// What an operator must know who chooses to have gaps filled.

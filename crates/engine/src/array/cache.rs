@@ -107,6 +107,20 @@ impl Array {
         self.parts.cache.settings()
     }
 
+    /// Checks that [`Array::set_cache`] can take these settings.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn check_cache(&self, settings: &CacheSettings) -> Result<(), CacheError> {
+        let (geometry, memory_bytes) = (self.geometry(), self.parts.cache.memory_bytes);
+        // A size that was kept, perhaps by another machine, is in nobody's way.
+        if settings.size_bytes == self.cache_settings().size_bytes {
+            settings.check(&geometry, memory_bytes)
+        } else {
+            settings.check_chosen(&geometry, memory_bytes)
+        }
+    }
+
     /// Changes the cache, while clients write. Members keep the choice for later openings. For another kind or size,
     /// the cache is emptied first, which takes as long as members need; [`Array::cache`] tells how much is left.
     /// Meanwhile writes are acknowledged when members have them.
@@ -119,11 +133,7 @@ impl Array {
         if self.is_read_only() {
             return Err(ArrayError::ReadOnly);
         }
-        let (geometry, memory_bytes) = (self.geometry(), self.parts.cache.memory_bytes);
-        settings.check(&geometry, memory_bytes)?;
-        if geometry.has_parity() && settings.size_bytes != self.cache_settings().size_bytes {
-            settings.check_size(&geometry, memory_bytes)?;
-        }
+        self.check_cache(&settings)?;
         let parts = self.parts.clone();
         self.parts.life.run(async move { parts.set_cache(settings).await }).await
     }

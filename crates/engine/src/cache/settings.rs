@@ -290,8 +290,21 @@ impl CacheSettings {
         self.check_size(geometry, memory_bytes)
     }
 
-    /// Checks that a cache of this size can be: a size may be chosen before there is a cache.
-    pub(crate) fn check_size(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
+    /// As [`CacheSettings::check`], for what an operator chooses now: a size must be possible even before there is a
+    /// cache.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub(crate) fn check_chosen(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
+        self.check(geometry, memory_bytes)?;
+        match self.size_bytes {
+            None => Ok(()),
+            Some(_) if !geometry.has_parity() => Err(CacheError::Level(geometry.level().number())),
+            Some(_) => self.check_size(geometry, memory_bytes),
+        }
+    }
+
+    fn check_size(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
         let (size_bytes, min_bytes) = (self.size_on(memory_bytes), Self::min_bytes(geometry));
         if size_bytes == 0 {
             return Err(CacheError::Empty { min_bytes });
@@ -430,8 +443,13 @@ mod tests {
         }
         // What is not used, and was perhaps kept by another machine, is in nobody's way.
         for size in [1024, memory + 1] {
-            assert_eq!(CacheSettings::new(CacheKind::None, size).check(&raid5, memory), Ok(()));
+            let unused = CacheSettings::new(CacheKind::None, size);
+            assert_eq!(unused.check(&raid5, memory), Ok(()));
+            assert!(unused.check_chosen(&raid5, memory).is_err(), "nobody chooses that");
         }
+        let sized = |size| CacheSettings::new(CacheKind::None, size);
+        assert_eq!(sized(min_bytes).check_chosen(&raid5, memory), Ok(()), "before there is a cache");
+        assert_eq!(sized(min_bytes).check_chosen(&raid1, memory), Err(CacheError::Level(1)));
     }
 
     #[test]

@@ -397,7 +397,7 @@ fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
         return Err(CreateError::PolicyNumber { policy, number: *number });
     }
     if let Some(cache) = &options.cache {
-        cache.check(&geometry, options.memory_bytes)?;
+        cache.check_chosen(&geometry, options.memory_bytes)?;
     }
     regions(options, &geometry)?;
     if geometry.level() == Level::Raid0 && !options.spares.is_empty() {
