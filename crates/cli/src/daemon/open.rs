@@ -24,8 +24,15 @@ use crate::{
     reports::{changed_cache, member_class},
 };
 
+/// What is told of an array that was killed, or lost its power, with a cache.
+const LOST_CACHE: &str =
+    "it was not stopped, and had a cache: what was written to it after the last flush may be lost";
+
+/// Tells the command that waits how far measuring members has come.
+type Tell<'a> = dyn Fn(&Reply) + 'a;
+
 /// Opens the members and the array. Returns notes for the command.
-pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes)> {
+pub(super) fn open(spec: &DaemonSpec, tell: &Tell<'_>) -> anyhow::Result<(Arc<DaemonState>, Notes)> {
     let host = start_host(spec.workers.runtime_options())?;
     let (array, unopened, notes) = match &spec.opening {
         Opening::Create(create) => {
@@ -36,7 +43,8 @@ pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes
             let options = AssembleOptions::default().run(*run).force(*force).read_only(*read_only);
             let options = options.memory_bytes(room::memory_bytes());
             let (array, unopened) = assemble(&host, devices, options)?;
-            (array, unopened, Notes::new())
+            let notes = array.has_lost_its_cache().then(|| LOST_CACHE.to_owned()).into_iter().collect();
+            (array, unopened, notes)
         }
     };
     Ok((DaemonState::new(spec.name.clone(), host, array, unopened), notes))

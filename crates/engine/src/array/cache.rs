@@ -12,6 +12,7 @@ use crate::{
     error::ArrayError,
     jobs::{Jobs, destager},
     life::Life,
+    metadata::ledger::Ledger,
     shape::geometry::Geometry,
 };
 
@@ -20,6 +21,8 @@ pub(crate) struct CacheChoice {
     /// The machine's memory.
     memory_bytes: u64,
     chosen: Mutex<Chosen>,
+    /// The array was not stopped when it was last open with a cache.
+    was_open: bool,
     /// Held while it is changed.
     changing: AsyncMutex<()>,
 }
@@ -47,7 +50,8 @@ impl CacheChoice {
             }
             None => Chosen::kept(kept, geometry, memory_bytes),
         };
-        Ok(Self { memory_bytes, chosen: Mutex::new(chosen), changing: AsyncMutex::new(()) })
+        let (chosen, was_open) = (Mutex::new(chosen), kept.cache.is_open);
+        Ok(Self { memory_bytes, chosen, was_open, changing: AsyncMutex::new(()) })
     }
 
     /// The cache that was chosen.
@@ -100,6 +104,11 @@ impl Array {
     /// What the cache holds now, and did; none if there is no cache.
     pub fn cache(&self) -> Option<CacheReport> {
         self.parts.stripes.cache().map(|cache| cache.report())
+    }
+
+    /// Whether the array was not stopped when it was last open with a cache: writes that were in the cache alone are lost.
+    pub fn has_lost_its_cache(&self) -> bool {
+        self.parts.cache.was_open
     }
 
     /// What was chosen for the cache.
@@ -157,6 +166,11 @@ impl Parts {
             self.roster.look(|ledger, _| self.roster.switch_meters(self.stripes.needs_costs(), ledger)).await;
         }
         self.cache.choose(settings);
-        self.roster.record(|ledger| ledger.set_cache(&settings)).await
+        let is_open = self.stripes.cache().is_some();
+        let record = |ledger: &mut Ledger| {
+            ledger.set_cache(&settings);
+            ledger.set_cache_open(is_open);
+        };
+        self.roster.record(record).await
     }
 }

@@ -319,6 +319,9 @@ impl Parts {
         let Self { stripes, roster, .. } = self;
         self.destage(unwritten).await?;
         stripes.flush_and_unlist().await?;
+        if stripes.cache().is_some_and(|cache| cache.dirty_blocks() == 0) {
+            roster.record(|ledger| ledger.set_cache_open(false)).await?;
+        }
         if let Some(intent) = stripes.intent() {
             intent.clear_all(&**stripes).await;
         }

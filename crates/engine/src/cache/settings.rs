@@ -341,6 +341,7 @@ impl CacheSettings {
             read: number_of(&ReadCache::ALL, self.read),
             alloc: number_of(&CacheAlloc::ALL, self.alloc),
             past: number_of(&CachePast::ALL, self.past),
+            is_open: options.cache.is_open,
         };
     }
 
@@ -514,7 +515,7 @@ mod tests {
         ) {
             let cache = CacheOptions {
                 size_bytes: size, age_ms: times.0, idle_ms: times.1, flush_ms: times.2, when, what,
-                high_percent: marks.0, low_percent: marks.1, read: choices.0, alloc: choices.1, past: choices.2,
+                high_percent: marks.0, low_percent: marks.1, read: choices.0, alloc: choices.1, past: choices.2, is_open: false,
             };
             let (settings, problem) = CacheSettings::kept(&ArrayOptions { cache_policy: policy, cache, ..ArrayOptions::default() });
             prop_assert!(settings.low_percent < settings.high_percent && settings.high_percent <= 100);

@@ -239,4 +239,6 @@ pub struct CacheOptions {
     pub alloc: u8,
     /// Which writes go past it.
     pub past: u8,
+    /// The array is open with a cache, or was not stopped.
+    pub is_open: bool,
 }
