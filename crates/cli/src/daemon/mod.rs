@@ -5,12 +5,15 @@
 //! members have been measured. From then on the daemon is on its own; it ends on a `stop` command, SIGTERM or SIGINT, and leaves the array clean.
 
 mod adding;
+mod answers;
 mod attention;
 mod caller;
 mod control;
 mod doorman;
+mod emptying;
 mod end;
 mod exports;
+mod jobs;
 mod limits;
 mod link;
 mod load;
@@ -28,6 +31,7 @@ mod session;
 mod signals;
 mod spec;
 mod state;
+mod stopping;
 mod trace;
 
 use std::{
