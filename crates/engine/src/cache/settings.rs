@@ -297,11 +297,9 @@ impl CacheSettings {
     /// [`CacheError`].
     pub(crate) fn check_chosen(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
         self.check(geometry, memory_bytes)?;
-        match self.size_bytes {
-            None => Ok(()),
-            Some(_) if !geometry.has_parity() => Err(CacheError::Level(geometry.level().number())),
-            Some(_) => self.check_size(geometry, memory_bytes),
-        }
+        // Without parity there is none to come.
+        let is_given = self.size_bytes.is_some() && geometry.has_parity();
+        if is_given { self.check_size(geometry, memory_bytes) } else { Ok(()) }
     }
 
     fn check_size(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
@@ -450,7 +448,7 @@ mod tests {
         }
         let sized = |size| CacheSettings::new(CacheKind::None, size);
         assert_eq!(sized(min_bytes).check_chosen(&raid5, memory), Ok(()), "before there is a cache");
-        assert_eq!(sized(min_bytes).check_chosen(&raid1, memory), Err(CacheError::Level(1)));
+        assert_eq!(sized(1024).check_chosen(&raid1, memory), Ok(()), "there is none to come");
     }
 
     #[test]
