@@ -40,6 +40,11 @@ const AFTER_DEATH: &str = "assemble the array again: only what was being written
 #[error("{0}: no such array is running; `stripewise status` lists those that are")]
 pub(crate) struct NotRunning(String);
 
+/// The daemon of an array was killed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: its daemon has died; {AFTER_DEATH} (`stripewise stop {0}` clears what is left of it)")]
+pub(crate) struct Dead(String);
+
 fn not_running(name: &str) -> anyhow::Error {
     NotRunning(name.to_owned()).into()
 }
@@ -55,13 +60,12 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn open(name: &str) -> anyhow::Result<Self> {
         check_run_dir()?;
-        let daemon = stripewise_wire::Connection::open(&socket_path(name)).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => not_running(name),
-            ErrorKind::ConnectionRefused => anyhow!(
-                "{name}: its daemon has died; {AFTER_DEATH} (`stripewise stop {name}` clears what is left of it)"
-            ),
-            _ => anyhow!("{name}: {}: {error}", socket_path(name).display()),
-        })?;
+        let daemon =
+            stripewise_wire::Connection::open(&socket_path(name)).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => not_running(name),
+                ErrorKind::ConnectionRefused => Dead(name.to_owned()).into(),
+                _ => anyhow!("{name}: {}: {error}", socket_path(name).display()),
+            })?;
         Ok(Self { name: name.to_owned(), daemon, is_used: false })
     }
 

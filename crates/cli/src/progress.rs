@@ -69,10 +69,27 @@ impl EmptyingBar {
     }
 }
 
-/// Shows how much of the time for a measurement has passed.
-pub(crate) fn show_measuring(shown: &mut Option<ProgressBar>, passed_s: f64, most_s: f64) {
-    let bar = shown.get_or_insert_with(|| bar((most_s * 1000.0) as u64, "measure", "{left}"));
-    bar.set_position((passed_s.min(most_s) * 1000.0) as u64);
+/// How much of the time for a measurement of strides has passed: a bar, which goes when it is dropped; without a terminal
+/// one line, as it takes no longer than those are apart.
+#[derive(Default)]
+pub(crate) struct MeasuringBar(Option<ProgressBar>);
+
+impl MeasuringBar {
+    pub(crate) fn show(&mut self, name: &str, passed_s: f64, most_s: f64) {
+        let begin = || {
+            if !io::stderr().is_terminal() {
+                note!("stripewise: {name}: strides are being measured, which takes {most_s:.0} s at most");
+            }
+            bar((most_s * 1000.0) as u64, "measure", "{left}")
+        };
+        self.0.get_or_insert_with(begin).set_position((passed_s.min(most_s) * 1000.0) as u64);
+    }
+}
+
+impl Drop for MeasuringBar {
+    fn drop(&mut self) {
+        self.0.iter().for_each(ProgressBar::finish_and_clear);
+    }
 }
 
 /// A bar over a load.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use thiserror::Error;
+
 /// Writes a time in the largest unit of which it has at least one.
 pub(crate) fn format_nanoseconds(ns: u64) -> String {
     let value = ns as f64;
@@ -13,28 +15,47 @@ pub(crate) fn format_nanoseconds(ns: u64) -> String {
     }
 }
 
+/// The shortest time that is told apart from none.
+const RESOLUTION: Duration = Duration::from_millis(1);
+
+/// Why a text is no time.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum TimeError {
+    /// It cannot be read, or is 0.
+    #[error("'{0}' is not a time above 0: give seconds, or a number with ms, s, m or h, as 500ms")]
+    NoTime(String),
+    /// It would be taken for another time.
+    #[error("'{0}' is shorter than 1ms, the shortest time that is told apart from none: give 1ms or more")]
+    TooShort(String),
+    /// The same where `off` can be given.
+    #[error("{0}; or `off`")]
+    NorOff(Box<Self>),
+}
+
 /// A time: a number of seconds, or one with a unit, as 500ms, 10s, 5m or 1h.
 ///
 /// # Errors
-/// A text for the usage error.
-pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+/// [`TimeError`], for the usage error.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, TimeError> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
     let number = units.iter().find_map(|(unit, unit_s)| Some((text.strip_suffix(unit)?, unit_s)));
     let seconds = number.and_then(|(number, unit_s)| Some(unit_s * number.parse::<f64>().ok()?));
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let wrong =
-        || format!("'{text}' is not a time above 0: give seconds, or a number with ms, s, m or h, as 500ms");
-    time.filter(|time| !time.is_zero()).ok_or_else(wrong)
+    match time.filter(|_| seconds != Some(0.0)) {
+        None => Err(TimeError::NoTime(text.to_owned())),
+        Some(time) if time < RESOLUTION => Err(TimeError::TooShort(text.to_owned())),
+        Some(time) => Ok(time),
+    }
 }
 
 /// As [`parse_time`]; `off` is no time at all.
 ///
 /// # Errors
-/// A text for the usage error.
-pub(crate) fn parse_time_or_off(text: &str) -> Result<Duration, String> {
+/// [`TimeError`], for the usage error.
+pub(crate) fn parse_time_or_off(text: &str) -> Result<Duration, TimeError> {
     match text {
         "off" => Ok(Duration::ZERO),
-        text => parse_time(text).map_err(|wrong| format!("{wrong}; or `off`")),
+        text => parse_time(text).map_err(|wrong| TimeError::NorOff(Box::new(wrong))),
     }
 }
 
@@ -54,7 +75,7 @@ mod tests {
     fn a_time_may_be_switched_off() {
         assert_eq!(parse_time_or_off("off"), Ok(Duration::ZERO));
         assert_eq!(parse_time_or_off("2m"), Ok(Duration::from_secs(120)));
-        assert!(parse_time_or_off("0").unwrap_err().contains("or `off`"));
+        assert!(parse_time_or_off("0").unwrap_err().to_string().ends_with("as 500ms; or `off`"));
         for text in ["1500ms", "30s"] {
             assert_eq!(format_time(parse_time(text).unwrap()), text);
         }
@@ -74,7 +95,11 @@ mod tests {
             assert_eq!(parse_time(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for bad in ["", "0", "0s", "-1", "1d", "s", "ms", "inf", "1e30", "NaN", "1 s x"] {
-            assert!(parse_time(bad).is_err(), "{bad}");
+            assert_eq!(parse_time(bad), Err(TimeError::NoTime(bad.to_owned())));
         }
+        for short in ["0.0001ms", "0.9ms", "0.0009", "1e-30"] {
+            assert_eq!(parse_time(short), Err(TimeError::TooShort(short.to_owned())));
+        }
+        assert_eq!(parse_time("0.001"), Ok(RESOLUTION));
     }
 }

@@ -33,7 +33,8 @@ mod shape;
 mod stripes;
 
 pub use array::{
-    Array, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport, device::ArrayDevice,
+    AddOptions, Array, ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport,
+    device::ArrayDevice,
 };
 pub use cache::{
     CacheAlloc, CacheError, CacheKind, CachePast, CacheReport, CacheSettings, DestageReason, Destaged,
@@ -43,6 +44,7 @@ pub use error::ArrayError;
 pub use intent::locking::{self, CounterLocks, Locking, Preset, StripeLocks};
 pub use jobs::{ArrayEvent, ArrayEvents, JobKind, JobOutcome, JobReport, Mismatch, SpeedLimits, Tuning};
 pub use members::{
+    benches::StrideBenches,
     endurance,
     measure::{ServiceTimes, Touch, measure},
     stats::{MemberStats, MemberStatsReport, Stats, StatsReport},

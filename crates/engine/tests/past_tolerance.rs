@@ -14,7 +14,7 @@ use stripewise_device::{
     ZeroFlags,
     wrap::{Fault, FaultRule},
 };
-use stripewise_engine::{ArrayError, AssembleOptions, SpeedLimits, geometry::Level};
+use stripewise_engine::{ArrayError, AssembleOptions, MemberState, SpeedLimits, geometry::Level};
 
 const RAID1: Shape = Shape { level: Level::Raid1, members: 2, chunk_bytes: 65536 };
 const RAID4: Shape = Shape { level: Level::Raid4, members: 4, chunk_bytes: 16384 };
@@ -253,6 +253,27 @@ fn a_failed_array_announces_nothing_in_the_bitmap() {
         assert_eq!(bench.write(capacity / 2, NEW, BLOCK), Err(ArrayError::Failed));
         assert_eq!(bench.sims[0].changes(), changes, "{shape:?}");
     }
+}
+
+/// A former fault: the members that took the array down counted as in sync, as nothing is recorded any more.
+#[test]
+fn a_failed_array_reports_which_members_it_has_lost() {
+    let bench = filled(13, RAID5);
+    bench.faults[0].set_gone(true);
+    bench.faults[1].set_gone(true);
+    bench.write(0, NEW, 12 * BLOCK).unwrap_err();
+    let report = || {
+        let array = bench.array.clone();
+        bench.world.run(async move { array.report().await })
+    };
+    assert!(report().failed);
+    assert_eq!(report().in_sync, [false, false, true, true]);
+    // Another goes afterwards.
+    bench.faults[2].set_gone(true);
+    bench.read(0, 12 * BLOCK).unwrap_err();
+    let states: Vec<_> = report().members.iter().map(|member| member.state).collect();
+    assert_eq!(states[..2], [MemberState::Faulty; 2]);
+    assert_eq!(states[3], MemberState::InSync);
 }
 
 #[test]

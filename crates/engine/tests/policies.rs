@@ -12,8 +12,8 @@ use stripewise_device::{
     wrap::{Trace, TraceEvent, TraceLog},
 };
 use stripewise_engine::{
-    Array, AssembleOptions, CacheKind, CacheSettings, CreateOptions, ParityPlace, StrideChoice, TraceFilter,
-    advice, assemble,
+    AddOptions, Array, AssembleOptions, CacheKind, CacheSettings, CreateOptions, ParityPlace, StrideChoice,
+    TraceFilter, advice, assemble,
     geometry::Level,
     plan::{
         Band, Cycle,
@@ -453,7 +453,9 @@ fn a_members_class_is_corrected_and_kept() {
     array = reopen(&world, array, devices);
     wanted(&classes(&world, &array));
     let (adding, spare) = (array.clone(), world.add_member("spare", 64 << 20) as Arc<dyn Device>);
-    world.run(async move { adding.add_as(spare, Some(MemberClass::Ssd)).await }).unwrap();
+    world
+        .run(async move { adding.add_with(spare, AddOptions::default().class(Some(MemberClass::Ssd))).await })
+        .unwrap();
     assert_eq!(classes(&world, &array)[5], (MemberClass::Ssd, true), "said when it was added");
     let error = world.run(async move { array.set_class("none", MemberClass::Ssd).await }).unwrap_err();
     assert!(error.to_string().contains("not a member"), "{error}");

@@ -63,7 +63,7 @@ fn tables_are_what_the_code_has() {
         cache_policy, locking_policy, consistency_policy, reserved_204, speed_min_kib_per_s, speed_max_kib_per_s,
         rated_write_bytes, written_bytes, written_since_s, warranty_end_s, warranty_margin_days, reserved_252, cache_size_bytes,
         cache_age_ms, cache_idle_ms, cache_flush_ms, cache_when, cache_what, cache_high_percent, cache_low_percent,
-        cache_read, cache_alloc, cache_past, cache_gaps, reserved_284, stride_time_read, stride_time_write, stride_except_read,
+        cache_read, cache_alloc, cache_past, cache_gaps, cache_open, reserved_285, stride_time_read, stride_time_write, stride_except_read,
         stride_except_write, s_max_given, reserved_561, tail);
     assert_eq!(table(&document, "extension header"), header);
     let page = fields!(RawPage: magic, crc, array_uuid, page_index, reserved_28, generation, bits);

@@ -29,7 +29,7 @@ prop_compose! {
                     size_bytes: cache.0, age_ms: cache.1, idle_ms: cache.2, flush_ms: cache.3, when: cache_choices[0],
                     what: cache_choices[1], high_percent: cache_choices[2], low_percent: cache_choices[3],
                     read: cache_choices[4], alloc: cache_choices[5], past: cache_choices[6],
-                    gaps: cache_choices[7],
+                    gaps: cache_choices[7], is_open: cache_choices[6] > 127,
                 },
                 selection_policy, cache_policy, locking_policy, consistency_policy,
                 speed_min_kib_per_s: speeds.0, speed_max_kib_per_s: speeds.1,

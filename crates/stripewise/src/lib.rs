@@ -41,13 +41,13 @@ pub use stripewise_device::{
     bufs_len, file, memory, uring::RuntimeOptions,
 };
 pub use stripewise_engine::{
-    Array, ArrayDevice, ArrayError, ArrayEvent, ArrayEvents, ArrayReport, AssembleError, AssembleOptions,
-    BitmapReport, CacheAlloc, CacheError, CacheKind, CachePast, CacheReport, CacheSettings, CreateError,
-    CreateOptions, Decision, DestageReason, Destaged, Examination, ExamineError, Excluded, JobKind,
-    JobOutcome, JobReport, MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch, ParityPlace,
-    Preview, ReadCache, ServiceTimes, SpeedLimits, Stats, StatsReport, StrideChoice, StrideLimit,
-    StrideLimits, StrideRecords, StripeReport, StripeWay, TraceFilter, Traced, advice, assemble, endurance,
-    examine, geometry, measure, measure_strides, preview,
+    AddOptions, Array, ArrayDevice, ArrayError, ArrayEvent, ArrayEvents, ArrayReport, AssembleError,
+    AssembleOptions, BitmapReport, CacheAlloc, CacheError, CacheKind, CachePast, CacheReport, CacheSettings,
+    CreateError, CreateOptions, Decision, DestageReason, Destaged, Examination, ExamineError, Excluded,
+    JobKind, JobOutcome, JobReport, MemberReport, MemberState, MemberStats, MemberStatsReport, Mismatch,
+    ParityPlace, Preview, ReadCache, ServiceTimes, SpeedLimits, Stats, StatsReport, StrideBenches,
+    StrideChoice, StrideLimit, StrideLimits, StrideRecords, StripeReport, StripeWay, TraceFilter, Traced,
+    advice, assemble, endurance, examine, geometry, measure, measure_strides, preview,
 };
 pub use stripewise_export as export;
 

@@ -19,7 +19,8 @@ pub struct ArrayStatus {
     /// Its level: 0, 1, 4, 5 or 6.
     pub level: i32,
     /// Its state in mdadm's words: `clean` or `active`, with `degraded` and what is under way behind it, or
-    /// `failed`.
+    /// `failed`. Of an array that does not answer, `status --json` says `unknown`, and `dead` if its daemon was killed; the
+    /// warnings tell why.
     pub state: String,
     /// What it holds.
     pub size_bytes: u64,

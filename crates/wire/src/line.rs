@@ -12,13 +12,14 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{DiscardChoice, Reply, Request, ServeLimits};
 
 /// The protocol that this program speaks.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The first protocols that know these options. Protocol 0 is every release from before there was a number.
 const SECTOR_SIZE_SINCE: u32 = 1;
 const LIMITS_SINCE: u32 = 1;
 const CLASS_SINCE: u32 = 1;
 const DISCARD_SINCE: u32 = 2;
+const CACHE_SINCE: u32 = 3;
 
 /// This release, for people.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
@@ -139,6 +140,7 @@ impl Request {
             Self::Serve { limits, discard, .. } => {
                 since(*limits != ServeLimits::default(), LIMITS_SINCE).max(of_discard(discard))
             }
+            Self::Cache { .. } => CACHE_SINCE,
             _ => 0,
         }
     }
@@ -191,9 +193,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let request = Request::Add { device: "/dev/x".into(), force: true, class: None };
+        let request = Request::Add { device: "/dev/x".into(), force: true, class: None, steps: false };
         let read = Request::read(&request.line().unwrap()).unwrap();
-        assert!(matches!(read, Request::Add { device, force: true, class: None } if device == "/dev/x"));
+        assert!(
+            matches!(read, Request::Add { device, force: true, class: None, steps: false } if device == "/dev/x")
+        );
         let line = Reply::Done(vec!["a".into()]).line().unwrap();
         assert!(line.starts_with(r#"{"done":["a"]"#) && line.ends_with("}\n"), "{line}");
         assert!(matches!(Reply::read(&line), Ok(Reply::Done(notes)) if notes == ["a"]));

@@ -27,6 +27,15 @@ pub enum Request {
         force: bool,
         /// What kind of device it is; detected, if none.
         class: Option<ClassChoice>,
+        /// While its strides are measured, [`Reply::Measuring`](crate::Reply::Measuring) is answered, and
+        /// [`Request::Added`] is to be sent.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        steps: bool,
+    },
+    /// How far [`Request::Add`] of a device, or [`Request::Replace`] with it, has come; answered as they are.
+    Added {
+        /// The device's path.
+        device: String,
     },
     /// Declares a member failed.
     Fail {
@@ -49,6 +58,9 @@ pub enum Request {
         force: bool,
         /// What kind of device it is; detected, if none.
         class: Option<ClassChoice>,
+        /// As with [`Request::Add`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        steps: bool,
     },
     /// Begins or steers a background job.
     Scrub {

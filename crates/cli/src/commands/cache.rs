@@ -180,7 +180,8 @@ pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {
     };
     let name = &args.name;
     if args.measure {
-        done_when_measured(name)?;
+        let otherwise = "its members are measured all the same";
+        done_when_measured(name, &Request::Measure, &Request::Measured, otherwise)?;
         tell(name, json, "the strides of its members were measured");
     }
     if change != CacheChange::default() {

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use clap::Args;
 use stripewise_wire::{ClassChoice, Request};
 
-use super::{done, jobs::and_wait, tell};
+use super::{done_when_measured, jobs::and_wait, tell};
 use crate::{
     client,
     given::{absolute_path, absolute_paths, check_given_once, given_classes},
@@ -74,7 +74,10 @@ pub(crate) fn add(args: &AddArgs, json: bool) -> anyhow::Result<ExitCode> {
     let add_all = || {
         for device in devices {
             let class = classes.get(&device).copied();
-            client::command(&args.name, &Request::Add { device: device.clone(), force: args.force, class })?;
+            let request = Request::Add { device: device.clone(), force: args.force, class, steps: true };
+            let otherwise = format!("{device} is added all the same, once it is measured");
+            let again = Request::Added { device: device.clone() };
+            done_when_measured(&args.name, &request, &again, &otherwise)?;
             tell(&args.name, json, &format!("added {device}"));
         }
         Ok(ExitCode::SUCCESS)
@@ -116,9 +119,12 @@ pub(crate) fn replace(args: ReplaceArgs, json: bool) -> anyhow::Result<ExitCode>
     let class = given_classes(&args.class, std::slice::from_ref(&with))?.get(&with).copied();
     let what = format!("{with} is being filled to take the place of {member}");
     let order = || {
-        let code = done(&args.name, &Request::Replace { member, with, force: args.force, class })?;
+        let otherwise = format!("{with} takes the place of {member} all the same, once it is measured");
+        let again = Request::Added { device: with.clone() };
+        let request = Request::Replace { member, with, force: args.force, class, steps: true };
+        done_when_measured(&args.name, &request, &again, &otherwise)?;
         tell(&args.name, json, &what);
-        Ok(code)
+        Ok(ExitCode::SUCCESS)
     };
     if args.wait { and_wait(&args.name, order) } else { order() }
 }

@@ -21,7 +21,6 @@ mod workers;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use indicatif::ProgressBar;
 use stripewise_wire::{ArrayStatus, MemberStatus, Reply, Request};
 
 use crate::{
@@ -29,7 +28,7 @@ use crate::{
     given::is_same_device,
     interrupt::Interrupt,
     printable::printable,
-    progress::{EmptyingBar, show_measuring},
+    progress::{EmptyingBar, MeasuringBar},
     said::{say, tell_notes},
 };
 
@@ -68,25 +67,26 @@ fn done_when_emptied(name: &str, request: &Request, otherwise: &str) -> anyhow::
     }
 }
 
-/// Has members' strides measured, with a bar.
-fn done_when_measured(name: &str) -> anyhow::Result<()> {
+/// Sends a request that ends when devices have been measured, with a bar; `again` asks how far that has come. Interrupted,
+/// it goes on; `otherwise` says what comes to pass then.
+fn done_when_measured(name: &str, request: &Request, again: &Request, otherwise: &str) -> anyhow::Result<()> {
     let interrupt = Interrupt::watch()?;
-    let mut bar = None;
-    let mut answer = client::ask(name, &Request::Measure)?;
+    let mut bar = MeasuringBar::default();
+    let mut answer = client::ask(name, request)?;
     loop {
         match answer {
             Reply::Done(notes) => {
-                bar.iter().for_each(ProgressBar::finish_and_clear);
+                drop(bar);
                 tell_notes(name, &notes);
                 return Ok(());
             }
             Reply::Measuring { .. } if interrupt.is_asked() => {
-                bail!("{name}: no longer waited for; its members are measured all the same")
+                bail!("{name}: no longer waited for; {otherwise}")
             }
-            Reply::Measuring { passed_s, most_s } => show_measuring(&mut bar, passed_s, most_s),
+            Reply::Measuring { passed_s, most_s } => bar.show(name, passed_s, most_s),
             other => bail!("{name}: unexpected answer {other:?}"),
         }
-        answer = client::ask(name, &Request::Measured)?;
+        answer = client::ask(name, again)?;
     }
 }
 

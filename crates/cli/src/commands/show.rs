@@ -32,7 +32,7 @@ pub(crate) struct DetailArgs {
 pub(crate) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> {
     let all = args.names.is_empty();
     let names = if all { rundir::array_names()? } else { args.names.clone() };
-    let mut found = Vec::new();
+    let (mut found, mut untold) = (Vec::new(), Vec::new());
     let mut failed = false;
     for name in names {
         match client::status(&name) {
@@ -40,11 +40,14 @@ pub(crate) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
             Err(error) => {
                 note!("stripewise: {}", errors::printable_line(&error));
                 // An array that was stopped since it was listed is no failure. One that does not answer is.
-                failed |= !all || !error.is::<client::NotRunning>();
+                let is_stopped = error.is::<client::NotRunning>();
+                failed |= !all || !is_stopped;
+                untold.extend((!is_stopped).then(|| not_told(name, &error)));
             }
         }
     }
     if json {
+        found.append(&mut untold);
         print_json(&found)?;
     } else {
         if found.is_empty() && !failed {
@@ -53,6 +56,13 @@ pub(crate) fn status(args: &StatusArgs, json: bool) -> anyhow::Result<ExitCode> 
         found.iter().for_each(|status| say!("{}", output::mdstat(status)));
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What programs are told of an array that does not answer, and why it does not.
+fn not_told(name: String, error: &anyhow::Error) -> ArrayStatus {
+    let state = if error.is::<client::Dead>() { "dead" } else { "unknown" };
+    let warnings = vec![errors::line(error)];
+    ArrayStatus { name, state: state.to_owned(), warnings, ..ArrayStatus::default() }
 }
 
 /// Prints an array that was just opened.

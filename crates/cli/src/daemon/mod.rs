@@ -1,15 +1,19 @@
 //! The array daemon: one process per open array, with a control socket.
 //!
 //! The command that opens an array starts this process, hands it a [`DaemonSpec`] on standard input and waits
-//! for one line of JSON on standard output: the array's status, or the error. From then on the daemon is on
-//! its own; it ends on a `stop` command, SIGTERM or SIGINT, and leaves the array clean.
+//! for a line of JSON on standard output: the array's status, or the error. Before that come lines that tell how far
+//! members have been measured. From then on the daemon is on its own; it ends on a `stop` command, SIGTERM or SIGINT, and leaves the array clean.
 
+mod adding;
+mod answers;
 mod attention;
 mod caller;
 mod control;
 mod doorman;
+mod emptying;
 mod end;
 mod exports;
+mod jobs;
 mod limits;
 mod link;
 mod load;
@@ -27,6 +31,7 @@ mod session;
 mod signals;
 mod spec;
 mod state;
+mod stopping;
 mod trace;
 
 use std::{
@@ -111,7 +116,9 @@ fn start(spec: &DaemonSpec) -> anyhow::Result<Started> {
     // If the socket cannot be made, that must show before anything is written to a device.
     let listener = control::bind(&socket).inspect_err(|_| log.forget())?;
     let doorman = Doorman::begin(&spec.name, &listener)?;
-    let (state, told) = open::open(spec).inspect_err(|_| {
+    // The command may be gone by now, and the array is made all the same.
+    let tell = |step: &Reply| _ = answer(step);
+    let (state, told) = open::open(spec, &tell).inspect_err(|_| {
         let _ = std::fs::remove_file(&socket);
         log.forget();
     })?;

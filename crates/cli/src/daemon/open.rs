@@ -11,9 +11,10 @@ use stripewise::{
         format::extension::MapKind, locking::Preset, plan::selection::policy, uring::RuntimeOptions,
     },
 };
-use stripewise_wire::Notes;
+use stripewise_wire::{Notes, Reply};
 
 use super::{
+    measuring::{Benches, STEP},
     members, room,
     spec::{CreateSpec, DaemonSpec, Opening},
     state::{DaemonState, member_name},
@@ -23,19 +24,27 @@ use crate::{
     reports::{changed_cache, member_class},
 };
 
+/// What is told of an array that was killed, or lost its power, with a cache.
+const LOST_CACHE: &str =
+    "it was not stopped, and had a cache: what was written to it after the last flush may be lost";
+
+/// Tells the command that waits how far measuring members has come.
+type Tell<'a> = dyn Fn(&Reply) + 'a;
+
 /// Opens the members and the array. Returns notes for the command.
-pub(super) fn open(spec: &DaemonSpec) -> anyhow::Result<(Arc<DaemonState>, Notes)> {
+pub(super) fn open(spec: &DaemonSpec, tell: &Tell<'_>) -> anyhow::Result<(Arc<DaemonState>, Notes)> {
     let host = start_host(spec.workers.runtime_options())?;
     let (array, unopened, notes) = match &spec.opening {
         Opening::Create(create) => {
-            let (array, notes) = make(&host, &spec.name, create)?;
+            let (array, notes) = make(&host, &spec.name, create, tell)?;
             (array, Vec::new(), notes)
         }
         Opening::Assemble { devices, run, force, read_only } => {
             let options = AssembleOptions::default().run(*run).force(*force).read_only(*read_only);
             let options = options.memory_bytes(room::memory_bytes());
             let (array, unopened) = assemble(&host, devices, options)?;
-            (array, unopened, Notes::new())
+            let notes = array.has_lost_its_cache().then(|| LOST_CACHE.to_owned()).into_iter().collect();
+            (array, unopened, notes)
         }
     };
     Ok((DaemonState::new(spec.name.clone(), host, array, unopened), notes))
@@ -70,7 +79,7 @@ fn start_host(runtime: RuntimeOptions) -> anyhow::Result<Host> {
     )
 }
 
-fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<(Array, Notes)> {
+fn make(host: &Host, name: &str, spec: &CreateSpec, tell: &Tell<'_>) -> anyhow::Result<(Array, Notes)> {
     let (opened, notes) = members::open_all(host, spec.devices(), &spec.looked_at, spec.force)?;
     let mut opened: BTreeMap<_, _> =
         opened.into_iter().map(|(path, device)| (path, Arc::new(device))).collect();
@@ -80,7 +89,14 @@ fn make(host: &Host, name: &str, spec: &CreateSpec) -> anyhow::Result<(Array, No
         Ok(device)
     };
     let (env, options) = (host.env(), create_options(name, spec, &mut take)?);
-    Ok((host.block_on(async move { Array::create(env, options).await })?, notes))
+    let mut benches = Benches { benches: options.benches.clone(), ..Benches::default() };
+    let making = host.runtime().begin(async move { Array::create(env, options).await });
+    loop {
+        if let Some(made) = making.wait_for(STEP) {
+            return Ok((made?, notes));
+        }
+        benches.step().iter().for_each(tell);
+    }
 }
 
 /// What creating an array would come to. Only reads the members.

@@ -100,7 +100,8 @@ impl DaemonState {
 
 fn write_amplification(report: &ArrayReport, counted: &StatsReport) -> Option<f64> {
     let to_members: u64 = report.members.iter().map(|member| member.stats.client_written_bytes()).sum();
-    (counted.written_bytes > 0).then(|| to_members as f64 / counted.written_bytes as f64)
+    let of_clients = counted.written_bytes + counted.zeroed_bytes;
+    (of_clients > 0).then(|| to_members as f64 / of_clients as f64)
 }
 
 /// The warning about a policy of a later version, with what is used instead.

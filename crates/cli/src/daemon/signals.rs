@@ -19,7 +19,8 @@ use signal_hook::{
 use super::{
     exports::Users,
     patience::Deadline,
-    state::{DaemonState, StopStep, Stopped},
+    state::DaemonState,
+    stopping::{StopStep, Stopped},
 };
 use crate::errors;
 

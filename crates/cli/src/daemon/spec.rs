@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader, Write},
+    io::{self, BufRead, BufReader, Write},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -10,11 +10,12 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use stripewise::internals::uring::RuntimeOptions;
-use stripewise_wire::{ArrayStatus, CacheChange, ClassChoice, Reply};
+use stripewise_wire::{ArrayStatus, CacheChange, ClassChoice, Reply, WireError};
 
 use super::{caller, members::LookedAt};
 use crate::{
     printable::printable_list,
+    progress::MeasuringBar,
     rundir::{RUN_DIR_VARIABLE, log_path, named_run_dir},
     said::tell_notes,
     sigpipe,
@@ -92,6 +93,19 @@ impl CreateSpec {
     }
 }
 
+/// What a new daemon says in the end. Shows how far its members have been measured.
+fn last_word(name: &str, out: &mut impl BufRead) -> io::Result<Result<Reply, WireError>> {
+    let mut bar = MeasuringBar::default();
+    loop {
+        let mut line = String::new();
+        out.read_line(&mut line)?;
+        match Reply::read(&line) {
+            Ok(Reply::Measuring { passed_s, most_s }) => bar.show(name, passed_s, most_s),
+            other => return Ok(other),
+        }
+    }
+}
+
 /// Starts a daemon in the background, waits until its array is open, and prints the daemon's notes.
 pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     caller::keep_descriptors().context("keeping this command's files from the daemon")?;
@@ -112,9 +126,7 @@ pub(crate) fn start_daemon(spec: &DaemonSpec) -> anyhow::Result<ArrayStatus> {
     let _ = sigpipe::survived(|| stdin.write_all(&serde_json::to_vec(spec)?));
     drop(stdin);
     let stdout = child.stdout.take().ok_or_else(|| anyhow!("the daemon has no standard output"))?;
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line)?;
-    match Reply::read(&line) {
+    match last_word(&spec.name, &mut BufReader::new(stdout))? {
         Ok(Reply::Opened { status, notes }) => {
             tell_notes(&spec.name, &notes);
             Ok(*status)

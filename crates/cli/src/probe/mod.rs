@@ -19,6 +19,8 @@ use std::{
     path::Path,
 };
 
+pub(crate) use signatures::OWN_MEMBER;
+
 /// What is found on an open device or file; empty for a blank one.
 ///
 /// # Errors

@@ -17,6 +17,9 @@ struct Signature {
     magic: &'static [u8],
 }
 
+/// What a member of an array as this program makes them is called.
+pub(crate) const OWN_MEMBER: &str = "an md array member (metadata 1.2)";
+
 const fn at(offset: u64, magic: &'static [u8], name: &'static str) -> Signature {
     Signature { name, offset, magic }
 }
@@ -90,7 +93,7 @@ const SIGNATURES: [Signature; 66] = [
     at(512, b"EFI PART", GPT),
     at(4096, b"EFI PART", GPT),
     at(510, &[0x55, 0xaa], "an MBR partition table or boot sector"),
-    at(4096, &MD_MAGIC, "an md array member (metadata 1.2)"),
+    at(4096, &MD_MAGIC, OWN_MEMBER),
     at(0, &MD_MAGIC, "an md array member (metadata 1.1)"),
     at(0x20000, &[0x0c, 0xb1, 0xba, 0], "a ZFS pool member"),
     at(0x400, b"\x1e\x0b\x90\xfe", "a vdo volume"),

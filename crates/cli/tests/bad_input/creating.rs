@@ -37,14 +37,19 @@ fn settings_of_a_cache_that_mean_nothing() {
         let words = [option.split(' ').next().unwrap(), "without a cache"];
         sandbox.fails(1, &format!("create a --level 5 {option}"), &members, &words);
     }
+    sandbox.fails(
+        1,
+        "create a --level 5 --cache none --cache-size 5",
+        &members,
+        &["does not hold two stripes"],
+    );
     let plan = sandbox.ok("create a --level 5 --cache stripe --cache-size 8M --dry-run", &members);
     assert!(plan.contains("cache stripe of 8 MiB"), "{plan:?}");
     sandbox.ok("create a --level 5 --assume-clean", &members);
     // Also while there is no cache.
     sandbox.fails(1, "cache a --size 1K", &[""; 0], &["does not hold two stripes"]);
     sandbox.fails(1, "cache a --age 1200h", &[""; 0], &["1 ms to 49 days"]);
-    let settings = sandbox.done("cache a --idle 0.0002ms");
-    assert!(settings.contains("1ms"), "{settings}");
+    sandbox.fails(2, "cache a --idle 0.0002ms", &[""; 0], &["'0.0002ms' is shorter than 1ms", "or `off`"]);
     sandbox.done("cache a none --read none");
 }
 

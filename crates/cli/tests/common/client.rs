@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 use stripewise::{
-    Device, IoBuf, IoError, WriteFlags,
+    Device, IoBuf, IoError, WriteFlags, ZeroFlags,
     export::nbd::{NbdAddress, NbdClient},
     internals::uring::{Runtime, RuntimeOptions},
 };
@@ -39,6 +39,11 @@ impl Client {
     pub(crate) fn read(&self, offset_bytes: u64, len: usize) -> Result<Vec<u8>, IoError> {
         let into = smallvec![IoBuf::with_len(len)];
         self.runtime.block_on(self.device.read(offset_bytes, into)).into_one().map(|buf| buf.to_vec())
+    }
+
+    /// Zeroes a range, which members write.
+    pub(crate) fn write_zeroes(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), IoError> {
+        self.runtime.block_on(self.device.write_zeroes(offset_bytes, len_bytes, ZeroFlags::default()))
     }
 
     pub(crate) fn flush(&self) -> Result<(), IoError> {

@@ -70,6 +70,64 @@ fn caches_that_cannot_be_are_refused() {
     mirror.fails(1, "cache m stripe", none, &["level 1 has no parity"]);
 }
 
+/// A former fault: the limits on strides were there, although the size was refused.
+#[test]
+fn a_change_of_which_a_part_is_refused_changes_nothing() {
+    let (sandbox, _) = array("--no-measure --cache stripe --cache-size 8M");
+    let words = ["does not hold two stripes"];
+    sandbox.fails(1, "cache a --s-max-read 9 --s-max-write 9 --size 4K", &[""; 0], &words);
+    let strides = sandbox.json("detail a")["members"][0]["strides"].clone();
+    assert!(strides["read"].is_null() && strides["write"].is_null(), "{strides}");
+}
+
+/// What is in memory alone goes with the daemon. The superblocks call the array clean then.
+#[test]
+fn an_array_that_was_killed_with_a_cache_says_what_may_be_lost() {
+    let (sandbox, members) = array("--no-measure --cache stripe --cache-size 8M");
+    let assembled = || sandbox.run("assemble a", &members).err;
+    let is_told =
+        |said: &str| said.contains("had a cache: what was written to it after the last flush may be lost");
+    let kill = || {
+        let pid = sandbox.pid("a");
+        sandbox.signal(pid, Signal::KILL);
+        eventually("it has ended", || has_ended(pid));
+    };
+    kill();
+    let said = assembled();
+    assert!(is_told(&said), "{said}");
+    sandbox.done("stop a");
+    let said = assembled();
+    assert!(!is_told(&said), "it was stopped: {said}");
+    sandbox.done("cache a none");
+    kill();
+    let said = assembled();
+    assert!(!is_told(&said), "it had none: {said}");
+    sandbox.done("cache a pbg");
+    kill();
+    assert!(is_told(&assembled()), "since it runs");
+}
+
+/// Without a terminal in a line.
+#[test]
+fn measuring_strides_is_told_while_it_is_waited_for() {
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(5, 40 * MIB);
+    let line = |command: &str, members: &[String], more: &[String]| {
+        let classes = members.iter().map(|member| format!("--class {member}=hdd"));
+        let said = sandbox.run(&format!("{command} {}", classes.collect::<Vec<_>>().join(" ")), more);
+        let told = said.err.matches("a: strides are being measured, which takes 15 s at most").count();
+        assert!(said.code == Some(0) && told == 1, "{command}: {said:?}");
+    };
+    // Without writes it may be over at once.
+    line("create a --level 5", &members[..3], &members[..3]);
+    sandbox.done("wait a");
+    line("add a", &members[3..4], &members[3..4]);
+    sandbox.done(&format!("remove a {}", members[3]));
+    line(&format!("replace a {} --with {}", members[0], members[4]), &members[4..], &[]);
+    let strides = sandbox.json("detail a")["members"][3]["strides"].clone();
+    assert!(strides["write"]["s_max"].as_u64().is_some(), "{strides}");
+}
+
 /// Every other block of a chunk: with gaps filled, one read and one write of each of two members.
 #[test]
 fn gaps_between_what_is_destaged_are_filled() {

@@ -1,5 +1,7 @@
 //! Failing, removing, adding and replacing members.
 
+use std::os::unix::fs::FileExt;
+
 use crate::common::{Client, MIB, Need, Sandbox, can_try, noise, tool};
 
 /// An array with something on it.
@@ -31,17 +33,53 @@ fn a_member_is_failed_removed_and_rebuilt_on_another() {
     }
 }
 
+/// It is filled anew, whatever is on it.
 #[test]
-fn a_removed_member_is_added_again_with_force() {
+fn a_removed_member_is_added_again() {
     let (sandbox, members, client, data) = filled(5, 3);
     sandbox.fails(1, "add a", &members[1..2], &["is a member already"]);
     sandbox.ok("fail a", &members[1..2]);
     sandbox.fails(1, "add a --force", &members[1..2], &["once it is removed"]);
     sandbox.ok("remove a", &members[1..2]);
-    let words = [&members[1], "holds an md array member", "--force"];
-    sandbox.fails(1, "add a", &members[1..2], &words.map(|word| word as &str));
-    sandbox.ok("add a --force --wait", &members[1..2]);
-    assert!(client.read(0, data.len()).unwrap() == data);
+    let newer = noise(8, data.len());
+    client.write(0, &newer).unwrap();
+    sandbox.ok("add a --wait", &members[1..2]);
+    assert!(client.read(0, data.len()).unwrap() == newer);
+    sandbox.assert_consistent("a");
+    // Another has taken its place since.
+    let fresh = sandbox.member("fresh", 24 * MIB);
+    sandbox.ok("fail a", &members[1..2]);
+    sandbox.ok("remove a", &members[1..2]);
+    sandbox.ok("add a --wait", &[fresh]);
+    sandbox.ok("add a", &members[1..2]);
+    assert_eq!(sandbox.member_state("a", &members[1]).unwrap(), "spare");
+}
+
+#[test]
+fn members_of_others_and_those_that_were_used_apart_are_added_with_force_only() {
+    let (sandbox, members, client, _) = filled(1, 2);
+    let others = [sandbox.member("o0", 24 * MIB), sandbox.member("o1", 24 * MIB)];
+    sandbox.ok("create o --level 1 --assume-clean", &others);
+    sandbox.done("stop o");
+    let refused = |name: &str, member: &String| {
+        let words: [&str; 3] = [member, "holds an md array member", "--force"];
+        sandbox.fails(1, &format!("add {name}"), &[member], &words);
+    };
+    refused("a", &others[0]);
+    drop(client);
+    sandbox.done("stop a");
+    // Each half of the mirror runs without the other.
+    for member in &members {
+        sandbox.ok("assemble a --run", &[member]);
+        Client::connect(&sandbox.serve("a")).write(0, &noise(9, 4096)).unwrap();
+        sandbox.done("stop a");
+    }
+    sandbox.ok("assemble a --run", &members[..1]);
+    refused("a", &members[1]);
+    // What is not of the array is told as ever.
+    std::fs::File::options().write(true).open(&members[1]).unwrap().write_all_at(b"hsqs\0\0\0\0", 0).unwrap();
+    sandbox.fails(1, "add a", &members[1..], &["--force"]);
+    sandbox.ok("add a --force --wait", &members[1..]);
     sandbox.assert_consistent("a");
 }
 

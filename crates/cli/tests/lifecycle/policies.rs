@@ -194,6 +194,23 @@ fn the_policy_changes_while_the_array_runs_and_is_kept() {
     sandbox.fails(2, "policy", &[""; 0], &["NAME"]);
 }
 
+/// They are written to members, too: 2 of data and 1 of parity, on either side.
+#[test]
+fn zeroes_count_for_clients_as_for_members() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("create a --level 5 --assume-clean --no-measure", &sandbox.members(3, 24 * MIB));
+    let client = Client::connect(&sandbox.serve("a"));
+    client.write_zeroes(0, 1 << 20).unwrap();
+    let status = sandbox.status("a");
+    assert_eq!(
+        (&status["write_amplification"], &status["counters"]["zeroed_bytes"]),
+        (&1.5.into(), &(1 << 20).into())
+    );
+    // A part of a stripe reads and writes as data does.
+    client.write_zeroes(1 << 20, 64 << 10).unwrap();
+    assert_eq!(sandbox.status("a")["counters"]["zeroed_bytes"], (1 << 20) + (64 << 10));
+}
+
 /// What a rebuild writes to a member is no client's write.
 #[test]
 fn writes_of_jobs_are_told_apart_from_those_for_clients() {

@@ -187,6 +187,11 @@ fn a_killed_daemon_is_named_and_its_array_assembled_again() {
     sandbox.fails(4, "detail a --test", &[""; 0], &["daemon has died"]);
     sandbox.fails(1, "status", &[""; 0], &["daemon has died"]);
     sandbox.fails(1, "status --json", &[""; 0], &["daemon has died"]);
+    let listed = sandbox.run("status --json", &[""; 0]).out;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((&listed[0]["name"], &listed[0]["state"]), (&"a".into(), &"dead".into()), "{listed}");
+    assert!(listed[0]["warnings"][0].as_str().unwrap().contains("daemon has died"), "{listed}");
+    assert_eq!(sandbox.run("status", &[""; 0]).out, "");
     sandbox.ok("assemble a", &members);
     sandbox.done("detail a --test");
     sandbox.signal(sandbox.pid("a"), Signal::KILL);

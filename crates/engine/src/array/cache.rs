@@ -12,6 +12,7 @@ use crate::{
     error::ArrayError,
     jobs::{Jobs, destager},
     life::Life,
+    metadata::ledger::Ledger,
     shape::geometry::Geometry,
 };
 
@@ -20,6 +21,8 @@ pub(crate) struct CacheChoice {
     /// The machine's memory.
     memory_bytes: u64,
     chosen: Mutex<Chosen>,
+    /// The array was not stopped when it was last open with a cache.
+    was_open: bool,
     /// Held while it is changed.
     changing: AsyncMutex<()>,
 }
@@ -47,7 +50,8 @@ impl CacheChoice {
             }
             None => Chosen::kept(kept, geometry, memory_bytes),
         };
-        Ok(Self { memory_bytes, chosen: Mutex::new(chosen), changing: AsyncMutex::new(()) })
+        let (chosen, was_open) = (Mutex::new(chosen), kept.cache.is_open);
+        Ok(Self { memory_bytes, chosen, was_open, changing: AsyncMutex::new(()) })
     }
 
     /// The cache that was chosen.
@@ -102,9 +106,28 @@ impl Array {
         self.parts.stripes.cache().map(|cache| cache.report())
     }
 
+    /// Whether the array was not stopped when it was last open with a cache: writes that were in the cache alone are lost.
+    pub fn has_lost_its_cache(&self) -> bool {
+        self.parts.cache.was_open
+    }
+
     /// What was chosen for the cache.
     pub fn cache_settings(&self) -> CacheSettings {
         self.parts.cache.settings()
+    }
+
+    /// Checks that [`Array::set_cache`] can take these settings.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub fn check_cache(&self, settings: &CacheSettings) -> Result<(), CacheError> {
+        let (geometry, memory_bytes) = (self.geometry(), self.parts.cache.memory_bytes);
+        // A size that was kept, perhaps by another machine, is in nobody's way.
+        if settings.size_bytes == self.cache_settings().size_bytes {
+            settings.check(&geometry, memory_bytes)
+        } else {
+            settings.check_chosen(&geometry, memory_bytes)
+        }
     }
 
     /// Changes the cache, while clients write. Members keep the choice for later openings. For another kind or size,
@@ -119,11 +142,7 @@ impl Array {
         if self.is_read_only() {
             return Err(ArrayError::ReadOnly);
         }
-        let (geometry, memory_bytes) = (self.geometry(), self.parts.cache.memory_bytes);
-        settings.check(&geometry, memory_bytes)?;
-        if geometry.has_parity() && settings.size_bytes != self.cache_settings().size_bytes {
-            settings.check_size(&geometry, memory_bytes)?;
-        }
+        self.check_cache(&settings)?;
         let parts = self.parts.clone();
         self.parts.life.run(async move { parts.set_cache(settings).await }).await
     }
@@ -147,6 +166,11 @@ impl Parts {
             self.roster.look(|ledger, _| self.roster.switch_meters(self.stripes.needs_costs(), ledger)).await;
         }
         self.cache.choose(settings);
-        self.roster.record(|ledger| ledger.set_cache(&settings)).await
+        let is_open = self.stripes.cache().is_some();
+        let record = |ledger: &mut Ledger| {
+            ledger.set_cache(&settings);
+            ledger.set_cache_open(is_open);
+        };
+        self.roster.record(record).await
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stripewise_device::{Device, IoError};
 use stripewise_format::extension::{Endurance, MemberClass};
 
-use super::{Array, Parts};
+use super::{AddOptions, Array, Parts};
 use crate::{
     cache::DestageReason,
     error::ArrayError,
@@ -14,6 +14,7 @@ use crate::{
     members::strides::StrideLimits,
     mutants::{Mutant, lives},
     shape::{geometry::Level, rows::BLOCK_BYTES},
+    stripes::measured::Measured,
 };
 
 impl Array {
@@ -42,24 +43,20 @@ impl Array {
     /// [`ArrayError::TooSmall`]; [`ArrayError::Member`] if the device is in the array already;
     /// [`ArrayError::Unsupported`] at level 0; also the errors of [any command](Array#commands).
     pub async fn add(&self, device: Arc<dyn Device>) -> Result<(), ArrayError> {
-        self.add_as(device, None).await
+        self.add_with(device, AddOptions::default()).await
     }
 
-    /// As [`Array::add`]. If a class is given, it is not detected.
+    /// As [`Array::add`], with options.
     ///
     /// # Errors
     /// As [`Array::add`].
-    pub async fn add_as(
-        &self,
-        device: Arc<dyn Device>,
-        class: Option<MemberClass>,
-    ) -> Result<(), ArrayError> {
+    pub async fn add_with(&self, device: Arc<dyn Device>, options: AddOptions) -> Result<(), ArrayError> {
         if self.geometry().level() == Level::Raid0 {
             return Err(ArrayError::Unsupported("level 0 has no redundancy to rebuild a member from".into()));
         }
         let roster = self.parts.roster.clone();
         let enroll = async move {
-            roster.enroll(device, class).await?;
+            roster.enroll(device, options).await?;
             roster.note_change();
             Ok(())
         };
@@ -223,6 +220,9 @@ impl Array {
     /// [`ArrayError::Unsupported`] at levels without parity, if the members are too small, or where none has room to store
     /// this; also the errors of [any command](Array#commands).
     pub async fn measure_strides(&self) -> Result<Vec<(String, IoError)>, ArrayError> {
+        if self.has_failed() {
+            return Err(ArrayError::Failed);
+        }
         self.check_fills_gaps().await?;
         if self.is_read_only() {
             return Err(ArrayError::ReadOnly);
@@ -230,10 +230,10 @@ impl Array {
         let parts = self.parts.clone();
         let measured = async move {
             let (mut found, mut failed) = (Vec::new(), Vec::new());
-            for (member, measured) in parts.stripes.measure_strides().await? {
-                match measured {
-                    Ok(records) => found.push((member, records)),
-                    Err(error) => failed.push((member.name().to_owned(), error)),
+            for Measured { member, name, strides } in parts.stripes.measure_strides().await? {
+                match strides {
+                    Ok(strides) => found.push((member, strides)),
+                    Err(error) => failed.push((name, error)),
                 }
             }
             parts.roster.keep_strides(found).await.map(|()| failed)
@@ -319,6 +319,9 @@ impl Parts {
         let Self { stripes, roster, .. } = self;
         self.destage(unwritten).await?;
         stripes.flush_and_unlist().await?;
+        if stripes.cache().is_some_and(|cache| cache.dirty_blocks() == 0) {
+            roster.record(|ledger| ledger.set_cache_open(false)).await?;
+        }
         if let Some(intent) = stripes.intent() {
             intent.clear_all(&**stripes).await;
         }

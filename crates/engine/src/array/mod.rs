@@ -1,5 +1,6 @@
 //! The array: the handle that clients and operators hold.
 
+mod add;
 pub(crate) mod cache;
 mod commands;
 pub(crate) mod device;
@@ -14,6 +15,7 @@ use stripewise_device::EnvHandle;
 use stripewise_format::md::ArrayName;
 use uuid::Uuid;
 
+pub use add::AddOptions;
 pub use report::{ArrayReport, BitmapReport, MemberReport, MemberState, StripeReport};
 
 use self::cache::CacheChoice;

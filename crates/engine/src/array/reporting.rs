@@ -1,12 +1,16 @@
 //! Makes a report of an array from its parts.
 
-use std::{ops::Range, sync::atomic::Ordering};
+use std::{
+    collections::BTreeSet,
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
 
 use stripewise_format::extension::Endurance;
 
 use super::{Array, ArrayReport, BitmapReport, MemberReport, MemberState, Parts, StripeReport};
 use crate::{
-    members::{strides::StrideRecords, topology::Topology},
+    members::{member::Member, strides::StrideRecords, topology::Topology},
     metadata::ledger::{Entry, Ledger, Standing},
     shape::geometry::StripeIndex,
 };
@@ -45,8 +49,11 @@ impl Parts {
 
     fn report_of(&self, ledger: &Ledger, topology: &Topology) -> ArrayReport {
         let Self { life, stripes, .. } = self;
-        let mut members: Vec<_> = ledger.entries.iter().map(member_report).collect();
+        let lost = self.roster.lost();
+        let report = |entry| member_report(entry, &lost);
+        let mut members: Vec<_> = ledger.entries.iter().map(report).collect();
         members.sort_by_key(|member| member.dev_number);
+        let serves = |member: &Arc<Member>| !lost.contains(&member.dev_number);
         let bitmap = stripes.intent().map(|intent| BitmapReport {
             shape: intent.map.shape(),
             regions: intent.map.regions(),
@@ -57,7 +64,7 @@ impl Parts {
             uuid: self.uuid,
             geometry: topology.geometry,
             members,
-            in_sync: topology.slots.iter().map(|slot| slot.primary.is_some()).collect(),
+            in_sync: topology.slots.iter().map(|slot| slot.primary.as_ref().is_some_and(serves)).collect(),
             failed: topology.failed,
             dirty: !ledger.clean,
             read_only: life.is_read_only(),
@@ -73,8 +80,13 @@ impl Parts {
     }
 }
 
-fn member_report(entry: &Entry) -> MemberReport {
+fn member_report(entry: &Entry, lost: &BTreeSet<u32>) -> MemberReport {
     let (state, slot) = match entry.standing {
+        Standing::Active(slot) | Standing::Incoming { slot, .. }
+            if lost.contains(&entry.member.dev_number) =>
+        {
+            (MemberState::Faulty, Some(slot))
+        }
         Standing::Active(slot) => (MemberState::InSync, Some(slot)),
         Standing::Incoming { slot, .. } if entry.is_replacing() => (MemberState::Replacing, Some(slot)),
         Standing::Incoming { slot, .. } => (MemberState::Rebuilding, Some(slot)),

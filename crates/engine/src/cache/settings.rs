@@ -294,8 +294,19 @@ impl CacheSettings {
         self.check_size(geometry, memory_bytes)
     }
 
-    /// Checks that a cache of this size can be: a size may be chosen before there is a cache.
-    pub(crate) fn check_size(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
+    /// As [`CacheSettings::check`], for what an operator chooses now: a size must be possible even before there is a
+    /// cache.
+    ///
+    /// # Errors
+    /// [`CacheError`].
+    pub(crate) fn check_chosen(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
+        self.check(geometry, memory_bytes)?;
+        // Without parity there is none to come.
+        let is_given = self.size_bytes.is_some() && geometry.has_parity();
+        if is_given { self.check_size(geometry, memory_bytes) } else { Ok(()) }
+    }
+
+    fn check_size(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
         let (size_bytes, min_bytes) = (self.size_on(memory_bytes), Self::min_bytes(geometry));
         if size_bytes == 0 {
             return Err(CacheError::Empty { min_bytes });
@@ -333,6 +344,7 @@ impl CacheSettings {
             alloc: number_of(&CacheAlloc::ALL, self.alloc),
             past: number_of(&CachePast::ALL, self.past),
             gaps: number_of(&GapRule::ALL, self.gaps),
+            is_open: options.cache.is_open,
         };
     }
 
@@ -437,8 +449,13 @@ mod tests {
         }
         // What is not used, and was perhaps kept by another machine, is in nobody's way.
         for size in [1024, memory + 1] {
-            assert_eq!(CacheSettings::new(CacheKind::None, size).check(&raid5, memory), Ok(()));
+            let unused = CacheSettings::new(CacheKind::None, size);
+            assert_eq!(unused.check(&raid5, memory), Ok(()));
+            assert!(unused.check_chosen(&raid5, memory).is_err(), "nobody chooses that");
         }
+        let sized = |size| CacheSettings::new(CacheKind::None, size);
+        assert_eq!(sized(min_bytes).check_chosen(&raid5, memory), Ok(()), "before there is a cache");
+        assert_eq!(sized(1024).check_chosen(&raid1, memory), Ok(()), "there is none to come");
     }
 
     #[test]
@@ -504,7 +521,7 @@ mod tests {
         ) {
             let cache = CacheOptions {
                 size_bytes: size, age_ms: times.0, idle_ms: times.1, flush_ms: times.2, when, what,
-                high_percent: marks.0, low_percent: marks.1, read: choices.0, alloc: choices.1, past: choices.2, gaps: choices.3,
+                high_percent: marks.0, low_percent: marks.1, read: choices.0, alloc: choices.1, past: choices.2, gaps: choices.3, is_open: false,
             };
             let (settings, problem) = CacheSettings::kept(&ArrayOptions { cache_policy: policy, cache, ..ArrayOptions::default() });
             prop_assert!(settings.low_percent < settings.high_percent && settings.high_percent <= 100);

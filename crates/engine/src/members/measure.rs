@@ -5,7 +5,10 @@ use smallvec::smallvec;
 use stripewise_device::{Device, Env, IoBuf, IoError, MediaKind, SharedBuf, Timestamp, WriteFlags};
 use stripewise_format::extension::{MemberClass, SERVICE_TIMES};
 
-use super::strides::{StrideRecords, measure_strides};
+use super::{
+    benches::StrideBenches,
+    strides::{StrideRecords, measure_strides},
+};
 use crate::{
     plan::costs::{MemberCost, ServiceTime},
     shape::rows::BLOCK_BYTES,
@@ -222,13 +225,15 @@ impl Stopwatch<'_> {
 }
 
 /// What is measured of a device that will be a member.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct What {
     pub(crate) touch: Touch,
     /// Strides, too, unless it is flash.
     pub(crate) strides: bool,
     /// Its class, if an operator gives one.
     pub(crate) class: Option<MemberClass>,
+    /// Tells those who wait that strides are being measured.
+    pub(crate) benches: StrideBenches,
 }
 
 /// What was measured of a device.
@@ -250,6 +255,7 @@ pub(crate) async fn measure_or_not(env: &dyn Env, device: &dyn Device, what: Wha
     if !what.strides || class == MemberClass::Ssd {
         return Measured { times, strides: StrideRecords::default() };
     }
+    let _bench = what.benches.begin();
     let strides = measure_strides(env, device, what.touch).await.unwrap_or_else(|error| {
         tracing::warn!(member = name, %error, "its strides could not be measured");
         StrideRecords::default()

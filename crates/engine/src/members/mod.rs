@@ -1,6 +1,7 @@
 //! Members: what each one is and does, and which ones the array has right now.
 
 pub(crate) mod bad_blocks;
+pub(crate) mod benches;
 pub mod endurance;
 pub(crate) mod measure;
 pub(crate) mod member;

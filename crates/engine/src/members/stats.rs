@@ -22,6 +22,8 @@ counters! {
     writes,
     /// Bytes that clients wrote.
     written_bytes,
+    /// Bytes that clients zeroed and that were written to members for it, as not all of them unmap.
+    zeroed_bytes,
     /// Client writes that waited behind another write and were written together.
     gathered_writes,
     /// Flushes of clients.
@@ -177,6 +179,10 @@ impl Stats {
 
     pub(crate) fn count_write(&self, bytes: u64) {
         self.add_each([(Index::writes, 1), (Index::written_bytes, bytes)]);
+    }
+
+    pub(crate) fn count_zeroed(&self, bytes: u64) {
+        self.add(Index::zeroed_bytes, bytes);
     }
 
     pub(crate) fn count_gathered(&self, writes: u64) {

@@ -13,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 use stripewise_device::{Device, Env, IoBuf, IoError, IoErrorKind, SharedBuf, Timestamp, WriteFlags};
 use stripewise_format::extension::{STRIDE_REGIONS, STRIDES, StrideRecord};
 
-use super::measure::Touch;
+use super::{benches::StrideBenches, measure::Touch};
 use crate::{plan::passes::STRIDE_MAX, shape::rows::BLOCK_BYTES};
 
 /// Blocks from the first to the last of every pass: several revolutions of a disk.
@@ -27,7 +27,7 @@ const THRESHOLD: f64 = 1.2;
 /// Passes at a stride, of which the median counts.
 const PASSES: usize = 3;
 /// Time for reads and for writes, together.
-const TIME: Duration = Duration::from_secs(15);
+const TIME: Duration = StrideBenches::TIME;
 /// Strides that are always measured. What lies between them is, where the curve crosses the threshold, and if there is
 /// time.
 const COARSE: [u64; 11] = [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];

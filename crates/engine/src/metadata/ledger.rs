@@ -144,6 +144,12 @@ impl Ledger {
         self.spread_options();
     }
 
+    /// Records whether something may be in a cache alone from now on.
+    pub(crate) fn set_cache_open(&mut self, is_open: bool) {
+        self.common.options.cache.is_open = is_open;
+        self.spread_options();
+    }
+
     fn spread_options(&mut self) {
         let options = self.common.options;
         let headers = self.entries.iter_mut().filter_map(|entry| entry.header.as_mut());

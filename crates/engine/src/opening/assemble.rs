@@ -24,7 +24,10 @@ use crate::{
     intent::locking::{Locking, Preset},
     jobs::{Found, JobBoard, JobKind, Jobs, Request, runner},
     life::{Life, detached::on_worker},
-    metadata::examine::{Examination, examine_in_time},
+    metadata::{
+        examine::{Examination, examine_in_time},
+        ledger::Ledger,
+    },
     mutants::{Mutant, lives},
     plan::selection::{DEFAULT_POLICY, Policy, policy_numbered},
     roster::{Roster, membership::Membership},
@@ -147,7 +150,11 @@ async fn begin_serving(
     // Twice: an absent member may be one event ahead of all present members, and must be behind when it comes
     // back.
     let geometry = stripes.geometry();
-    roster.record(|ledger| load::enter_roles(ledger, &geometry)).await?;
+    let enter = |ledger: &mut Ledger| {
+        load::enter_roles(ledger, &geometry);
+        ledger.set_cache_open(stripes.cache().is_some());
+    };
+    roster.record(enter).await?;
     roster.record(|_| ()).await?;
     stripes.heal_listed();
     if let Some(request) = scrub {

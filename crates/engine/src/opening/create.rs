@@ -27,6 +27,7 @@ use crate::{
     life::detached::on_worker,
     members::{
         bad_blocks::{self, BadBlocks},
+        benches::StrideBenches,
         measure::{Measured, Touch, What, measure_or_not},
         member::Member,
         strides::StrideRecords,
@@ -79,6 +80,8 @@ pub struct CreateOptions {
     pub measure: bool,
     /// The gaps that a contiguity transform fills on members.
     pub strides: StrideChoice,
+    /// Tells those who wait that strides are being measured.
+    pub benches: StrideBenches,
     /// Where level 4 keeps its parity.
     pub parity: ParityPlace,
     /// The steps of background work while the array is open.
@@ -142,6 +145,7 @@ impl CreateOptions {
             classes: BTreeMap::new(),
             measure: false,
             strides: StrideChoice::default(),
+            benches: StrideBenches::default(),
             parity: ParityPlace::default(),
             tuning: Tuning::PRODUCTION,
             cache: None,
@@ -300,7 +304,8 @@ async fn traits_of(env: &EnvHandle, options: &CreateOptions, (touch, strides): (
     let class_of = |device: &Arc<dyn Device>| options.classes.get(&device.info().name).copied();
     let strides = strides && options.level.has_parity() && options.strides == StrideChoice::Measured;
     let measured = if options.measure {
-        let what = |device| What { touch, strides, class: class_of(device) };
+        let what =
+            |device| What { touch, strides, class: class_of(device), benches: options.benches.clone() };
         join_all(devices.iter().map(|device| measure_or_not(&**env, &***device, what(device)))).await
     } else {
         vec![Measured::default(); devices.len()]
@@ -392,7 +397,7 @@ fn check_shape(options: &CreateOptions) -> Result<(), CreateError> {
         return Err(CreateError::PolicyNumber { policy, number: *number });
     }
     if let Some(cache) = &options.cache {
-        cache.check(&geometry, options.memory_bytes)?;
+        cache.check_chosen(&geometry, options.memory_bytes)?;
     }
     regions(options, &geometry)?;
     if geometry.level() == Level::Raid0 && !options.spares.is_empty() {

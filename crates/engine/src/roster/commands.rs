@@ -8,10 +8,11 @@ use std::{
 
 use parking_lot::Mutex;
 use stripewise_device::{Device, IoError, IoErrorKind};
-use stripewise_format::{extension::MemberClass, md::Role};
+use stripewise_format::md::Role;
 
 use super::{Limit, Roster, problem};
 use crate::{
+    array::AddOptions,
     error::ArrayError,
     jobs::events::ArrayEvent,
     members::{
@@ -101,7 +102,7 @@ impl Roster {
     }
 
     /// The service times and strides of a device that is to be added, if those of other members were measured.
-    async fn measure_as_others(&self, device: &Arc<dyn Device>, class: Option<MemberClass>) -> Measured {
+    async fn measure_as_others(&self, device: &Arc<dyn Device>, options: AddOptions) -> Measured {
         let measured = {
             let ledger = self.ledger.lock().await;
             ledger.entries.iter().any(|entry| entry.member.times.is_known())
@@ -109,7 +110,8 @@ impl Roster {
         match measured {
             true => {
                 let strides = self.topology().geometry.has_parity();
-                let what = What { touch: Touch::WriteBack, strides, class };
+                let AddOptions { class, benches } = options;
+                let what = What { touch: Touch::WriteBack, strides, class, benches };
                 measure_or_not(&**self.life.env(), &**device, what).await
             }
             false => Measured::default(),
@@ -120,11 +122,12 @@ impl Roster {
     pub(crate) async fn enroll(
         &self,
         device: Arc<dyn Device>,
-        class: Option<MemberClass>,
+        options: AddOptions,
     ) -> Result<(), ArrayError> {
         if self.life.is_read_only() {
             return Err(ArrayError::ReadOnly);
         }
+        let class = options.class;
         // Until the device is attached, no other command may measure, blank or write it.
         let _enrolling = Enrolling::enter(&self.enrolling, &device.info().name)?;
         // The device may be a former member that an opening by force needs.
@@ -143,7 +146,7 @@ impl Roster {
                 &**self.life.env(),
             )?
         };
-        let measured = self.measure_as_others(&device, class).await;
+        let measured = self.measure_as_others(&device, options).await;
         let strides = Self::with_given_limits(&*self.ledger.lock().await, measured.strides);
         let measured = Measured { strides, ..measured };
         let traits = Traits::of(&device, measured, class).with_kept_endurance(&device).await;

@@ -1,11 +1,13 @@
 //! Members that fail. They are dropped from the array at once, and that is recorded on the survivors before
 //! anything is acknowledged.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use super::{Limit, Roster};
 use crate::{
     error::ArrayError,
     life::detached::Detached,
-    members::topology::Recorded,
+    members::{member::Member, topology::Recorded},
     metadata::ledger::FailedMember,
     mutants::{Mutant, lives},
 };
@@ -37,6 +39,9 @@ impl Roster {
     async fn fail_now(&self, mut failed: Vec<FailedMember>, limit: Limit) -> Result<(), ArrayError> {
         let mut ledger = self.ledger.lock().await;
         if self.topology.load().failed {
+            if limit == Limit::GiveUp {
+                self.note_lost(failed.iter().map(|(member, _)| member));
+            }
             return Err(ArrayError::Failed);
         }
         // A member may fail while the array is being opened, before all others are level.
@@ -54,6 +59,16 @@ impl Roster {
         };
         recorded.set();
         result
+    }
+
+    /// Notes members that a failed array has lost.
+    pub(super) fn note_lost<'a>(&self, members: impl Iterator<Item = &'a Arc<Member>>) {
+        self.lost.lock().extend(members.map(|member| member.dev_number));
+    }
+
+    /// The numbers of the members that the array could not do without and has lost.
+    pub(crate) fn lost(&self) -> BTreeSet<u32> {
+        self.lost.lock().clone()
     }
 
     /// Whether failures are recorded.

@@ -1,7 +1,11 @@
 //! What is kept on members besides the array's state: what an operator says about a member, and how much was
 //! written to it.
 
-use std::{pin::pin, sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Duration,
+};
 
 use futures_util::future::{Either, select};
 use stripewise_format::extension::{Endurance, Header, MemberClass, StrideRecord};
@@ -94,11 +98,12 @@ impl Roster {
     /// Keeps strides that were measured. A limit that an operator gave stays.
     pub(crate) async fn keep_strides(
         &self,
-        measured: Vec<(Arc<Member>, StrideRecords)>,
+        measured: Vec<(Weak<Member>, StrideRecords)>,
     ) -> Result<(), ArrayError> {
         self.change_state(|ledger, _| {
             for (member, mut records) in measured {
                 // It may have left meanwhile.
+                let Some(member) = member.upgrade() else { continue };
                 let Ok(header) = kept_header(ledger, &member) else { continue };
                 keep_given(&mut records, (&header.stride_read, &header.stride_write));
                 (header.stride_read, header.stride_write) = (records.read, records.write);

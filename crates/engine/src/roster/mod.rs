@@ -53,6 +53,8 @@ pub(crate) struct Roster {
     /// Where each member keeps its bitmap, by device number; members without an extension area are not
     /// listed.
     bitmap_offsets: RwLock<BTreeMap<u32, u64>>,
+    /// Numbers of members that the array could not do without and has lost. Nothing of it is recorded.
+    lost: Mutex<BTreeSet<u32>>,
     /// Names of devices on their way into the array.
     enrolling: Mutex<BTreeSet<String>>,
     /// The outgoing and the incoming member, while the handover is being recorded. Meanwhile bitmap pages go
@@ -82,6 +84,7 @@ impl Roster {
             life,
             ledger: AsyncMutex::new(ledger),
             bitmap_offsets: RwLock::new(bitmap_offsets),
+            lost: Mutex::default(),
             enrolling: Mutex::default(),
             handing_over: Mutex::default(),
             holders_changed: AtomicBool::new(false),

@@ -150,6 +150,7 @@ impl Roster {
                 dropped.iter().for_each(|(member, _, error)| {
                     tracing::warn!(member = member.name(), %error, "member failed, and the array cannot do without it");
                 });
+                self.note_lost(dropped.iter().map(|(member, ..)| member));
                 self.give_up(recorded);
             }
             return Err(ArrayError::Failed);

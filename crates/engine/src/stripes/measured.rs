@@ -1,7 +1,10 @@
 //! The stride benchmark on the members of an open array: each has a range of its own, whose rows are locked for every
 //! pass.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, Weak},
+};
 
 use futures_util::{
     FutureExt,
@@ -23,6 +26,13 @@ use crate::{
 
 /// So often it looks for a moment at which nobody else uses a range.
 const LOOKS_MAX: usize = 10_000;
+
+/// What was found of a member. It does not keep the member's device open.
+pub(crate) struct Measured {
+    pub(crate) member: Weak<Member>,
+    pub(crate) name: String,
+    pub(crate) strides: Result<StrideRecords, IoError>,
+}
 
 /// The rows that a member's range lies in.
 struct Rows<'a> {
@@ -78,28 +88,26 @@ impl Stripes {
     ///
     /// # Errors
     /// [`ArrayError::Unsupported`] if the members are too small.
-    pub(crate) async fn measure_strides(
-        &self,
-    ) -> Result<Vec<(Arc<Member>, Result<StrideRecords, IoError>)>, ArrayError> {
-        let (geometry, env) = (self.geometry(), &**self.life.env());
+    pub(crate) async fn measure_strides(&self) -> Result<Vec<Measured>, ArrayError> {
+        let geometry = self.geometry();
         let members: Vec<_> = self.members.load().primaries().cloned().collect();
         let count = SPAN_BYTES.div_ceil(geometry.chunk_bytes() as u64);
         let spare = geometry.stripes().checked_sub(count * members.len() as u64);
         let problem =
             || ArrayError::Unsupported("the members are too small to measure strides on".to_owned());
         let first = spare.ok_or_else(problem)? / 2;
-        let lenders: Vec<_> = (0..)
-            .zip(&members)
-            .map(|(number, member)| {
-                let start = first + number * count;
-                Rows { stripes: self, range: start..start + count, member: member.clone() }
-            })
-            .collect();
-        let measured = join_all(lenders.iter().map(async |rows| {
-            let start = rows.member.data_offset_bytes + rows.range.start * geometry.chunk_bytes() as u64;
-            measure_lent(env, &*rows.member.device, start, rows).await
-        }))
-        .await;
-        Ok(members.into_iter().zip(measured).collect())
+        let benches = (0..).zip(members).map(|(number, member)| {
+            let start = first + number * count;
+            self.measure(Rows { stripes: self, range: start..start + count, member })
+        });
+        Ok(join_all(benches).await)
+    }
+
+    /// Measures one member. Then lets go of it, while others are still measured: it may have to be closed.
+    async fn measure(&self, rows: Rows<'_>) -> Measured {
+        let (member, chunk_bytes) = (&rows.member, self.geometry().chunk_bytes() as u64);
+        let start_bytes = member.data_offset_bytes + rows.range.start * chunk_bytes;
+        let strides = measure_lent(&**self.life.env(), &*member.device, start_bytes, &rows).await;
+        Measured { member: Arc::downgrade(member), name: member.name().to_owned(), strides }
     }
 }

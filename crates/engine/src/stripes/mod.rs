@@ -22,7 +22,7 @@ mod gather;
 mod heal;
 mod healing;
 mod intent_disk;
-mod measured;
+pub(crate) mod measured;
 pub(crate) mod pending;
 mod piece;
 mod read;

@@ -83,6 +83,7 @@ impl Stripes {
         while at < range.end {
             let len = (range.end - at).min(ZERO_WRITE_BYTES_MAX);
             let place = if lives(Mutant::ZeroesStuck) { range.start } else { at };
+            self.stats.count_zeroed(len);
             self.write_spans(place, &Data::One(zeroes.slice(0..len as usize)), WriteFlags::default()).await?;
             at += len;
         }
@@ -167,6 +168,9 @@ impl Stripes {
             }
         }
         self.settle(&topology, failed).await?;
+        if !(flags.may_unmap && self.unmaps()) {
+            self.stats.count_zeroed((stripes.end - stripes.start) * topology.geometry.stripe_bytes());
+        }
         passes.iter_mut().for_each(|pass| pass.succeed());
         Ok(stripes.end - stripes.start)
     }

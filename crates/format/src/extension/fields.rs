@@ -241,4 +241,6 @@ pub struct CacheOptions {
     pub past: u8,
     /// By which rule gaps are filled.
     pub gaps: u8,
+    /// The array is open with a cache, or was not stopped.
+    pub is_open: bool,
 }
