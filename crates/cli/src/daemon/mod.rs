@@ -1,8 +1,9 @@
 //! The array daemon: one process per open array, with a control socket.
 //!
 //! The command that opens an array starts this process, hands it a [`DaemonSpec`] on standard input and waits
-//! for a line of JSON on standard output: the array's status, or the error. Before that come lines that tell how far
-//! members have been measured. From then on the daemon is on its own; it ends on a `stop` command, SIGTERM or SIGINT, and leaves the array clean.
+//! for a line of JSON on standard output: the array's status, or the error. Before that come lines that tell
+//! how far members have been measured. From then on the daemon is on its own; it ends on a `stop` command,
+//! SIGTERM or SIGINT, and leaves the array clean.
 
 mod adding;
 mod answers;
