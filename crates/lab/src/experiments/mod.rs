@@ -6,6 +6,7 @@
 //! as they are today.
 
 mod all;
+mod all_caches;
 #[cfg(test)]
 mod half_stripe;
 mod lines;
