@@ -119,7 +119,7 @@ fn over_own(results: &Results, load: &Load) -> Option<(f64, Setting)> {
     let rate = |setting: Setting| results.mb_per_s(&point(results.effort, load, setting));
     let own = SETTINGS.into_iter().filter(|setting| load.place.own.contains(&setting.name));
     let rates = own.map(|setting| Some((rate(setting)?, setting))).collect::<Option<Vec<_>>>()?;
-    let (best, setting) = rates.into_iter().max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let (best, setting) = rates.into_iter().rev().max_by(|one, other| one.0.total_cmp(&other.0))?;
     Some((rate(DEFAULT)? / best, setting))
 }
 
