@@ -50,7 +50,7 @@ pub async fn drive_steps(array: &Array, steps: Vec<Step>, pace: Pace) -> Driven 
 }
 
 /// A load and a flush after it.
-async fn whole(array: &Array, load: impl Future<Output = LoadReport>) -> Driven {
+pub(crate) async fn whole(array: &Array, load: impl Future<Output = LoadReport>) -> Driven {
     let (begun, stats, before) = (array.env().now(), array.stats().report(), members(array).await);
     let report = load.await;
     array.flush().await.expect("the array can be flushed");

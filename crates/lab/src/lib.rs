@@ -27,6 +27,7 @@ pub mod ext3;
 pub mod findings;
 pub mod machine;
 pub mod parallel;
+mod phases;
 pub mod plot;
 pub mod point;
 pub mod realtime;

@@ -6,6 +6,7 @@
 //! as they are today.
 
 mod all;
+mod all_caches;
 #[cfg(test)]
 mod half_stripe;
 mod lines;
@@ -20,6 +21,8 @@ mod msc;
 mod msc_aged;
 mod msc_bulk;
 mod msc_bulk_rows;
+mod msc_changing;
+mod msc_changing_claims;
 mod msc_clients;
 mod msc_clients_claims;
 mod msc_depth;
@@ -117,6 +120,7 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &msc_aged::EXPERIMENT,
     &msc_bulk::EXPERIMENT,
     &msc_clients::EXPERIMENT,
+    &msc_changing::EXPERIMENT,
 ];
 
 /// A word that no experiment begins with.

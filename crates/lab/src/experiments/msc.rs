@@ -11,14 +11,14 @@ use crate::{
 };
 
 /// msc-ct IV-A.
-const CACHE_BYTES: u64 = 512 << 20;
+pub(super) const CACHE_BYTES: u64 = 512 << 20;
 /// The paper leaves it open for its random writes; its driver's default elsewhere (IV-F) is 128 KiB.
 const CHUNK_BYTES: u32 = 128 << 10;
 /// What the paper's page cache writes back at a time: 40 % (`vm.dirty_ratio` of Linux 2.6.11) of the memory that the
 /// machine's 1 GB has beside the RAID driver's 512 MiB, about 450 MiB.
 const PAGE_CACHE_BYTES: u64 = 180 << 20;
 /// A quick run has everything that counts blocks smaller by this factor, so that as many of them are dirty in a stripe.
-const QUICK_PARTS: u64 = 8;
+pub(super) const QUICK_PARTS: u64 = 8;
 
 /// A cache that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,15 +59,21 @@ pub(super) const CT: Cache =
 pub(super) const WEIGHED: Cache =
     Cache { name: "MSC-CT, weighed", kind: CacheKind::StripeCt, way: CacheWay::PaperWeighed, through: false };
 /// The same transform with our destage policies, and memory by blocks.
-pub(super) const OURS: Cache =
-    Cache { name: "stripe+ct, ours", kind: CacheKind::StripeCt, way: CacheWay::Ours, through: false };
+pub(super) const OURS: Cache = ours("stripe+ct, ours", CacheKind::StripeCt);
 
 /// The default where disks rotate.
-pub(super) const AUTO: Cache =
-    Cache { name: "auto, ours", kind: CacheKind::Auto, way: CacheWay::Ours, through: false };
+pub(super) const AUTO: Cache = ours("auto, ours", CacheKind::Auto);
+
+/// A cache with our policies.
+pub(super) const fn ours(name: &'static str, kind: CacheKind) -> Cache {
+    Cache { name, kind, way: CacheWay::Ours, through: false }
+}
 
 /// All of them.
 pub(super) const CACHES: [Cache; 7] = [NONE, PBGC, PBGC_BACK, SC, CT, OURS, AUTO];
+
+/// Random writes of the paper (IV-B).
+pub(super) const RANDOM_WRITES: u64 = 160_000;
 
 /// Writes under way when a page cache is written back: Linux's `nr_requests`.
 pub(super) const WRITES_UNDER_WAY: u32 = 128;

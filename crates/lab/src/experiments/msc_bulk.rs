@@ -80,13 +80,13 @@ fn plot(results: &Results) -> Plot {
         let of = |cache| point(results.effort, cache, row);
         results.speed_up(&of(cache), &of(PBGC))
     };
-    let line = |cache: Cache| {
+    let bars = |cache: Cache| {
         let values = ROWS.iter().enumerate();
         values.filter_map(|(index, row)| Some((index as f64, over(cache, row)?))).collect()
     };
     let hues = FILE_SYSTEM_CACHES.iter().enumerate();
     let mut series: Vec<_> =
-        hues.map(|(hue, cache)| Series::new(cache.name, hue, Style::Marked, line(*cache))).collect();
+        hues.map(|(hue, cache)| Series::new(cache.name, hue, Style::Beside, bars(*cache))).collect();
     let paper = ROWS.iter().enumerate().map(|(index, row)| (index as f64, row.sc_over_pbgc)).collect();
     series.push(Series::new("SC, paper", FILE_SYSTEM_CACHES.len(), Style::Rings, paper));
     Plot {

@@ -42,13 +42,29 @@ pub struct Results {
     pub effort: Effort,
     /// The machine whose real-time points count.
     pub machine: Machine,
-    outcomes: BTreeMap<String, AnyOutcome>,
+    outcomes: Outcomes,
+    /// Outcomes of the same program with other seeds.
+    others: BTreeMap<u64, Outcomes>,
 }
+
+/// Outcomes of one seed, by their points' keys.
+type Outcomes = BTreeMap<String, AnyOutcome>;
 
 impl Results {
     /// These outcomes.
     pub fn new(effort: Effort, machine: Machine, outcomes: BTreeMap<String, AnyOutcome>) -> Self {
-        Self { effort, machine, outcomes }
+        Self { effort, machine, outcomes, others: BTreeMap::new() }
+    }
+
+    /// The same beside outcomes of other seeds: they show how far figures scatter.
+    pub fn beside(self, others: BTreeMap<u64, BTreeMap<String, AnyOutcome>>) -> Self {
+        Self { others, ..self }
+    }
+
+    /// What there is of each other seed, by itself.
+    pub(crate) fn of_other_seeds(&self) -> impl Iterator<Item = (u64, Self)> {
+        let of = |outcomes: &Outcomes| Self::new(self.effort, self.machine.clone(), outcomes.clone());
+        self.others.iter().map(move |(seed, outcomes)| (*seed, of(outcomes)))
     }
 
     /// Made-up outcomes of all points of an experiment, with these throughputs; in real time, on a machine as

@@ -5,7 +5,8 @@ use serde::Serialize;
 use stripewise_load::Step;
 
 use super::{
-    files::{Ext3, File},
+    file::File,
+    files::Ext3,
     layout::BLOCK_BYTES,
     made::{Made, normal},
 };

@@ -16,7 +16,8 @@ use stripewise_load::Step;
 
 use super::{
     copying::read_ahead,
-    files::{Ext3, File, Growing},
+    file::{File, Growing},
+    files::Ext3,
     layout::BLOCK_BYTES,
     made::Made,
     page_cache::PageCache,

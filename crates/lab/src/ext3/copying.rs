@@ -7,7 +7,8 @@ use serde::Serialize;
 use stripewise_load::{Extent, Step};
 
 use super::{
-    files::{Ext3, File, Run},
+    file::{File, Run},
+    files::Ext3,
     layout::BLOCK_BYTES,
     made::{Made, normal},
     page_cache::{PageCache, extent},

@@ -1,4 +1,4 @@
-//! Files, directories, and what is dirty after each change.
+//! The file system: its files and directories, and what is dirty after each change.
 
 use std::collections::BTreeSet;
 
@@ -6,73 +6,14 @@ use fastrand::Rng;
 
 use super::{
     blocks::{Blocks, Window},
+    directory::Directory,
+    file::{File, Growing, indirect_before},
     inodes::Inodes,
-    layout::{BLOCK_BYTES, GROUP_BLOCKS, Layout},
+    layout::{GROUP_BLOCKS, Layout},
 };
 
-/// Block numbers that an inode holds itself.
-const DIRECT: u64 = 12;
-/// Block numbers in an indirect block.
-const POINTERS: u64 = BLOCK_BYTES / 4;
-/// Bytes of a directory's entry for a name of nine to twelve letters.
-const ENTRY_BYTES: u64 = 20;
-/// Entries of a directory's block.
-const ENTRIES: u32 = (BLOCK_BYTES / ENTRY_BYTES) as u32;
 /// Where in a group a process begins to look: so many places, which are told apart by its number (`ext3_find_near`).
 const COLOURS: u32 = 16;
-
-/// Blocks one behind the other: the first, and how many.
-pub(crate) type Run = (u32, u32);
-
-/// A file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct File {
-    /// Counted from 0.
-    pub(super) inode: u32,
-    directory: u32,
-    entry: u32,
-    /// Its data, in order.
-    pub(crate) data: Vec<Run>,
-    /// Its indirect blocks.
-    pub(crate) indirect: Vec<u32>,
-}
-
-impl File {
-    /// The directory that it is in.
-    pub(crate) fn directory(&self) -> u32 {
-        self.directory
-    }
-
-    /// Whether its data has this block.
-    fn has(&self, block: u32) -> bool {
-        self.data.iter().any(|(first, count)| (*first..first + count).contains(&block))
-    }
-
-    /// Its data's blocks, in order.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = u32> {
-        self.data.iter().flat_map(|(first, count)| *first..first + count)
-    }
-}
-
-/// A file that is being written.
-#[derive(Debug)]
-pub(crate) struct Growing {
-    file: File,
-    window: Window,
-    /// Where its next block is looked for.
-    goal: u32,
-    blocks: u64,
-}
-
-/// A directory.
-#[derive(Debug)]
-struct Directory {
-    inode: u32,
-    blocks: Vec<u32>,
-    /// Places for entries so far, and those of them that are empty.
-    entries: u32,
-    empty: Vec<u32>,
-}
 
 /// Blocks that the page cache holds and the device does not yet.
 #[derive(Debug, Default)]
@@ -184,8 +125,7 @@ impl Ext3 {
         let parent = parent.map(|parent| self.directories[parent as usize].inode);
         let inode = self.inodes.for_directory(parent, &self.blocks, &mut self.rng).expect("an inode is left");
         self.touch_inode(inode);
-        let directory = Directory { inode, blocks: Vec::new(), entries: 0, empty: Vec::new() };
-        self.directories.push(directory);
+        self.directories.push(Directory::new(inode));
         self.directories.len() as u32 - 1
     }
 
@@ -208,8 +148,7 @@ impl Ext3 {
         let of = self.directories[directory as usize].inode;
         let inode = self.inodes.for_file(of, &self.blocks).expect("an inode is left");
         self.touch_inode(inode);
-        let file = File { inode, directory, entry, data: Vec::new(), indirect: Vec::new() };
-        Growing { goal: self.first_goal(inode), file, window: Window::default(), blocks: 0 }
+        Growing::new(inode, (directory, entry), self.first_goal(inode))
     }
 
     /// Writes a block at a file's end.
@@ -217,18 +156,14 @@ impl Ext3 {
     /// # Panics
     /// If there is no block left.
     pub(crate) fn append(&mut self, growing: &mut Growing) {
-        for _ in 0..indirect_before(growing.blocks) {
+        for _ in 0..growing.lacks_indirect() {
             let block = self.next_block(growing);
             self.dirty.metadata.insert(block);
             growing.file.indirect.push(block);
         }
         let block = self.next_block(growing);
         self.dirty.data.push(block);
-        match growing.file.data.last_mut() {
-            Some((first, count)) if *first + *count == block => *count += 1,
-            _ => growing.file.data.push((block, 1)),
-        }
-        growing.blocks += 1;
+        growing.extend(block);
         // Its size and its blocks are in its inode, or in the last indirect block.
         self.dirty.metadata.insert(self.layout.inode_block(growing.file.inode));
         self.dirty.metadata.extend(growing.file.indirect.last());
@@ -267,7 +202,7 @@ impl Ext3 {
         }
         self.inodes.give_back(file.inode);
         self.touch_inode(file.inode);
-        self.directories[file.directory as usize].empty.push(file.entry);
+        self.directories[file.directory as usize].give_back(file.entry);
         self.touch_entry(file.directory, file.entry);
     }
 
@@ -275,14 +210,14 @@ impl Ext3 {
     pub(crate) fn rename(&mut self, file: &mut File) {
         let old = file.entry;
         file.entry = self.enter(file.directory);
-        self.directories[file.directory as usize].empty.push(old);
+        self.directories[file.directory as usize].give_back(old);
         self.touch_entry(file.directory, old);
         self.dirty.metadata.insert(self.layout.inode_block(file.inode));
     }
 
     /// What is read to find a file: its directory's block, its inode's, and its indirect blocks.
     pub(crate) fn read_for(&self, file: &File) -> impl Iterator<Item = u32> {
-        let entries = self.directories[file.directory as usize].blocks[(file.entry / ENTRIES) as usize];
+        let entries = self.directories[file.directory as usize].block_of(file.entry);
         [entries, self.layout.inode_block(file.inode)].into_iter().chain(file.indirect.iter().copied())
     }
 
@@ -308,13 +243,9 @@ impl Ext3 {
     /// An entry of a directory for a new file.
     fn enter(&mut self, directory: u32) -> u32 {
         let at = &mut self.directories[directory as usize];
-        let entry = at.empty.pop().unwrap_or_else(|| {
-            at.entries += 1;
-            at.entries - 1
-        });
-        if entry / ENTRIES == at.blocks.len() as u32 {
+        let entry = at.take();
+        if at.lacks_block(entry) {
             let (inode, last) = (at.inode, at.blocks.last().copied());
-            assert!((at.blocks.len() as u64) < DIRECT, "the directory is too large");
             let goal = last.map_or_else(|| self.first_goal(inode), |last| last + 1);
             let block = self.allocate(goal, None);
             self.directories[directory as usize].blocks.push(block);
@@ -325,7 +256,7 @@ impl Ext3 {
 
     fn touch_entry(&mut self, directory: u32, entry: u32) {
         let at = &self.directories[directory as usize];
-        let blocks = [at.blocks[(entry / ENTRIES) as usize], self.layout.inode_block(at.inode)];
+        let blocks = [at.block_of(entry), self.layout.inode_block(at.inode)];
         self.dirty.metadata.extend(blocks);
     }
 
@@ -340,21 +271,6 @@ impl Ext3 {
     fn touch_group(&mut self, block: u32) {
         let (group, layout) = (block / GROUP_BLOCKS, &self.layout);
         self.dirty.metadata.extend([layout.block_bitmap(group), layout.descriptor(group)]);
-    }
-}
-
-/// How many indirect blocks a file needs before its block of this index, and did not have before.
-fn indirect_before(index: u64) -> u32 {
-    let Some(rest) = index.checked_sub(DIRECT) else { return 0 };
-    if !rest.is_multiple_of(POINTERS) {
-        return 0;
-    }
-    match (rest / POINTERS).checked_sub(1) {
-        None => 1,
-        Some(0) => 2,
-        Some(second) if second < POINTERS => 1,
-        Some(second) if second == POINTERS => 3,
-        Some(second) => 1 + u32::from(second.is_multiple_of(POINTERS)),
     }
 }
 
@@ -374,12 +290,6 @@ mod tests {
         let first = file.data[0].0;
         assert_eq!(file.data, [(first, 12), (first + 13, 1024), (first + 1039, 5)]);
         assert_eq!(file.indirect, [first + 12, first + 1037, first + 1038]);
-        let count = |blocks: u64| (0..blocks).map(indirect_before).sum::<u32>();
-        // Of 4 GiB and a block: one, then one with 1024 others, then three.
-        assert_eq!(
-            [12, 13, 12 + 1025, 12 + 1024 * 1025, 12 + 1024 * 1025 + 1].map(count),
-            [0, 1, 3, 1026, 1029]
-        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A model of the file system ext3 as Linux 2.6.11 has it: it turns files into block numbers.
 //!
 //! * `layout`: where metadata lie. `bitmap`, `blocks`, `inodes`: what is free, and what is taken next.
-//! * `files`: files and directories, and which blocks are dirty after a change.
+//! * `file`, `directory`: one of each. `files`: the file system of them, and which blocks are dirty after a change.
 //! * `journal`, `page_cache`: what is written when.
 //! * `made`: a file system as mke2fs makes it. `aging`: cycles of deletion and creation. `copying`: files that are copied.
 //!   `one_file`: a large one. `clients`: many processes that work on small ones.
@@ -16,6 +16,8 @@ mod bitmap;
 mod blocks;
 mod clients;
 mod copying;
+mod directory;
+mod file;
 mod files;
 mod inodes;
 mod journal;

@@ -4,7 +4,7 @@ use fastrand::Rng;
 use serde::Serialize;
 use stripewise_load::{Extent, Step};
 
-use super::{copying::read_ahead, files::File, layout::BLOCK_BYTES, made::Made, page_cache::extent};
+use super::{copying::read_ahead, file::File, layout::BLOCK_BYTES, made::Made, page_cache::extent};
 
 /// Reads or writes of a large file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

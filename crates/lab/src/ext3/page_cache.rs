@@ -8,7 +8,8 @@
 use stripewise_load::{Extent, Step};
 
 use super::{
-    files::{Dirty, Ext3, Run},
+    file::Run,
+    files::{Dirty, Ext3},
     journal::Journal,
     layout::BLOCK_BYTES,
 };

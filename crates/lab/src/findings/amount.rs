@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     experiments::{Effort, Experiment},
     machine::Machine,
-    point::{Point, WriteLoad},
+    point::{Measured, Point, WriteLoad},
     realtime::RealTimePoint,
 };
 
@@ -39,8 +39,19 @@ fn real_time(points: &[RealTimePoint]) -> String {
     )
 }
 
-/// As in "Here: 30 points, each 2 passes of 64 MiB, 10 writes under way."
+/// As in "Here: 30 points, each 2 passes of 64 MiB, 10 writes under way." Points of which other things are measured are
+/// told apart.
 fn modelled(points: &[Point]) -> String {
+    let texts = [Measured::Steady, Measured::Whole].map(|measured| {
+        let of: Vec<_> = points.iter().filter(|point| point.measured == measured).collect();
+        (!of.is_empty()).then(|| alike(&of))
+    });
+    let texts: Vec<_> = texts.into_iter().flatten().collect();
+    format!("Here: {}.", texts.join("; and "))
+}
+
+/// As in "30 points, each 2 passes of 64 MiB, 10 writes under way".
+fn alike(points: &[&Point]) -> String {
     let values = |value: fn(&WriteLoad) -> u64| -> BTreeSet<u64> {
         points.iter().map(|point| value(&point.load)).collect()
     };
@@ -49,7 +60,7 @@ fn modelled(points: &[Point]) -> String {
     let pass = pass_text(&values(|load| load.pass_bytes), &values(WriteLoad::requests));
     let depths = list(&values(|load| u64::from(load.depth)), u64::to_string);
     format!(
-        "Here: {} points, each {} {word} of {pass}, {depths} writes under way.",
+        "{} points, each {} {word} of {pass}, {depths} writes under way",
         points.len(),
         list(&passes, u64::to_string)
     )
@@ -98,7 +109,8 @@ mod tests {
             "Here: 3 points in real time, each 7 turns of 50 ms of each array, 2 threads, 32 writes under way for each, members of 32 \
              MiB. A quick run."
         );
-        assert!(told("all", Effort::Full).contains("2 passes of 2000 writes, 10 writes under way"));
+        let all = told("all", Effort::Full);
+        assert!(all.contains("2 passes of 2000 writes, 10 writes under way; and "), "{all}");
         for experiment in EXPERIMENTS.iter().filter(|experiment| !experiment.is_real_time()) {
             let amounts = ["MiB", "GiB", "passes of", "three times"];
             let here = experiment.setting.iter().filter(|text| !text.starts_with("The "));

@@ -197,7 +197,15 @@ impl Claim {
         self.nearly(ClaimVerdict::Undecided, near)
     }
 
-    fn nearly(self, verdict: ClaimVerdict, near: String) -> Self {
+    /// How far the figure is on the side where the claim holds, as a part of it; none if no seed changes it, or if it
+    /// was measured in real time.
+    pub(super) fn lead(&self) -> Option<f64> {
+        let part = self.margin.filter(|margin| margin.scatter.is_none())?.part;
+        Some(if self.verdict == ClaimVerdict::Reproduced { part } else { -part })
+    }
+
+    /// With another verdict, and the reason for that before its own.
+    pub(super) fn nearly(self, verdict: ClaimVerdict, near: String) -> Self {
         let reason = if self.reason.is_empty() { near } else { format!("{near} {}", self.reason) };
         Self { verdict, reason, ..self }
     }

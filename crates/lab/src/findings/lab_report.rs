@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde::Serialize;
 
-use super::{Claim, ClaimVerdict, Findings, Table, amount};
+use super::{Claim, ClaimVerdict, Findings, Table, amount, seeds::Seeds};
 use crate::{
     experiments::{Effort, Experiment, Results},
     machine::Machine,
@@ -67,6 +67,7 @@ impl ExperimentReport {
     pub fn new(experiment: &Experiment, results: &Results) -> Self {
         let keys = experiment.keys(results.effort, &results.machine);
         let Findings { claims, plots, tables } = (experiment.findings)(results);
+        let seeds = Seeds::new(experiment, results);
         Self {
             id: experiment.id,
             title: experiment.title,
@@ -76,7 +77,7 @@ impl ExperimentReport {
             amount: amount::of(experiment, results.effort, &results.machine),
             points: keys.len(),
             missing: keys.into_iter().filter(|key| !results.has(key)).collect(),
-            claims: claims.into_iter().map(|claim| claim.weighed(results.effort)).collect(),
+            claims: claims.into_iter().map(|claim| seeds.weighed(claim, results.effort)).collect(),
             tables,
             plots,
         }

@@ -4,6 +4,7 @@ mod amount;
 mod claim;
 mod html;
 mod lab_report;
+mod seeds;
 mod table;
 mod text;
 

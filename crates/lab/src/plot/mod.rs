@@ -1,4 +1,4 @@
-//! Diagrams as SVG: lines, points and stacked bars over linear or logarithmic axes, or over names.
+//! Diagrams as SVG: lines, points and bars over linear or logarithmic axes, or over names.
 
 use std::borrow::Cow;
 
@@ -51,6 +51,15 @@ pub enum Style {
     Rings,
     /// Bars, each on top of the previous series': parts of a whole.
     Stacked,
+    /// Bars, beside those of the other series: values at names that have no order.
+    Beside,
+}
+
+impl Style {
+    /// Whether bars are drawn.
+    fn is_bars(self) -> bool {
+        matches!(self, Self::Stacked | Self::Beside)
+    }
 }
 
 impl Series {

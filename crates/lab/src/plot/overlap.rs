@@ -29,8 +29,9 @@ pub(super) fn shared(from: &[usize], to: &[usize]) -> usize {
 
 /// The earlier curve that a series equals, at half of its points at least, in words.
 pub(super) fn equal_to(series: &Series, before: &[Series]) -> Option<String> {
-    let is_curve =
-        |series: &Series| !matches!(series.style, Style::Rings | Style::Stacked) && series.points.len() > 1;
+    let is_curve = |series: &Series| {
+        !matches!(series.style, Style::Rings | Style::Stacked | Style::Beside) && series.points.len() > 1
+    };
     let common = |other: &Series| series.points.iter().filter(|point| is_on(**point, other)).count();
     let curves = before.iter().filter(|other| is_curve(series) && is_curve(other));
     // The first of those with as many common points.

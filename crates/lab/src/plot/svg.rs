@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{
     Plot, Series, Style,
     axis::Range,
-    bars::segments,
+    bars::bars,
     overlap::{Place, equal_to, followers, shared},
 };
 
@@ -48,7 +48,7 @@ pub(super) fn draw(plot: &Plot) -> String {
         .map(|(index, series)| equal_to(series, &plot.series[..index]))
         .collect();
     let height = HEIGHT_MIN.max(TOP + legend_height(&notes) + BOTTOM);
-    let tops = segments(&plot.series).into_iter().flatten().map(|(_, _, top)| top);
+    let tops = bars(&plot.series).into_iter().flatten().map(|bar| bar.to);
     let mut canvas = Canvas {
         x: Range::of(&plot.x, points().map(|(x, _)| *x)),
         y: Range::of(&plot.y, points().map(|(_, y)| *y).chain(tops)),
@@ -123,17 +123,17 @@ impl Canvas {
         self.label((16.0, middle), "middle", &turned, &plot.y.label);
     }
 
-    /// Bars leave a third of the distance between them free.
     fn bars(&mut self, all: &[Series]) {
-        let width =
+        let step =
             (self.x.place(1.0).unwrap_or(1.0) - self.x.place(0.0).unwrap_or(0.0)) * (WIDTH - LEFT - RIGHT);
-        let width = (width * 2.0 / 3.0).min(BAR_MAX);
-        for (series, segments) in all.iter().zip(segments(all)) {
-            for (x, from, to) in segments {
-                let (Some((middle, bottom)), Some((_, top))) = (self.place(x, from), self.place(x, to))
+        for (series, bars) in all.iter().zip(bars(all)) {
+            for bar in bars {
+                let (Some((middle, bottom)), Some((_, top))) =
+                    (self.place(bar.x, bar.from), self.place(bar.x, bar.to))
                 else {
                     continue;
                 };
+                let width = (step * bar.width).min(BAR_MAX);
                 let _ = writeln!(
                     self.text,
                     "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{:.1}\" fill=\"{}\"/>",
@@ -146,8 +146,7 @@ impl Canvas {
     }
 
     fn curves(&mut self, all: &[Series]) {
-        let points =
-            |series: &Series| if series.style == Style::Stacked { vec![] } else { series.points.clone() };
+        let points = |series: &Series| if series.style.is_bars() { vec![] } else { series.points.clone() };
         let place = |series: &Series| points(series).iter().filter_map(|(x, y)| self.place(*x, *y)).collect();
         let places: Vec<Vec<Place>> = all.iter().map(place).collect();
         for (index, (series, points)) in all.iter().zip(&places).enumerate() {
@@ -212,7 +211,7 @@ impl Canvas {
     }
 
     fn legend(&mut self, (x, y): Place, series: &Series) {
-        if series.style == Style::Stacked {
+        if series.style.is_bars() {
             let (top, colour) = (y - 6.0, colour(series.hue));
             let _ = writeln!(
                 self.text,

@@ -3,10 +3,11 @@
 use stripewise_engine::{StrideLimit, StrideLimits};
 use stripewise_load::{Load, Offsets, OpReport, Sizes, Stop};
 
-use super::{Measured, MemberOutcome, Outcome, Places, Point, Script};
+use super::{Changing, Measured, MemberOutcome, Outcome, Places, Point, Script};
 use crate::{
     arrays::{MemberWork, Rig},
     driven::{Driven, drive, drive_steps, drive_whole},
+    phases::drive_phases,
 };
 
 /// Writes of the warm-up: enough to touch every region of the bitmap, and for policies to learn.
@@ -39,6 +40,7 @@ pub fn measure(point: &Point, seed: u64) -> Outcome {
         let whole = match point.load.places {
             // A file system has one history: points of other cycles are other times of it.
             Places::Script(script) => run_steps(&rig, point, script, seed),
+            Places::Changing(changing) => return run_phases(&rig, changing, load_seed),
             _ => run_whole(&rig, load_of(point, &rig, load_seed)),
         };
         return outcome(&[whole], &before, &rig.work());
@@ -95,7 +97,7 @@ fn load_of(point: &Point, rig: &Rig, seed: u64) -> Load {
             Places::Sequential => Offsets::Sequential,
             Places::Sweeps(places) => Offsets::Sweeps { places },
             Places::Skips { mean, max } => Offsets::Skips { mean, max },
-            Places::Script(_) => panic!("a script is measured as a whole"),
+            Places::Script(_) | Places::Changing(_) => panic!("it is measured as a whole"),
         },
         sizes: Sizes::Fixed(load.write_bytes),
         unit_bytes: load.unit_bytes,
@@ -128,6 +130,13 @@ fn run_steps(rig: &Rig, point: &Point, script: Script, seed: u64) -> Driven {
     rig.run(async move { drive_steps(&array, steps, pace).await })
 }
 
+/// Runs the phases of a load that changes and then a flush, which counts as part of them.
+fn run_phases(rig: &Rig, changing: Changing, seed: u64) -> Outcome {
+    let (array, before) = (rig.array().clone(), rig.work());
+    let (whole, phases) = rig.run(async move { drive_phases(&array, changing.loads(seed)).await });
+    Outcome { phases, ..outcome(&[whole], &before, &rig.work()) }
+}
+
 fn outcome(passes: &[Driven], before: &[MemberWork], after: &[MemberWork]) -> Outcome {
     let mut all = OpReport::default();
     for pass in passes {
@@ -154,6 +163,7 @@ fn outcome(passes: &[Driven], before: &[MemberWork], after: &[MemberWork]) -> Ou
         blocks_filled: sum(|pass| pass.stats.blocks_filled),
         requests_saved: sum(|pass| pass.stats.requests_saved),
         members: (0..after.len()).map(|role| member(passes, role, before[role], after[role])).collect(),
+        phases: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One point of an experiment: an array, a policy and a load; and its outcome.
 
 mod cache;
+mod changing;
 mod measure;
 mod outcome;
 mod script;
@@ -12,6 +13,8 @@ use stripewise_engine::plan::selection::Policy;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use cache::{CacheSetting, CacheWay};
+pub(crate) use changing::LOOKS;
+pub use changing::{Changing, Phase, PhaseOutcome, WayChange};
 pub use measure::measure;
 pub use outcome::{MemberOutcome, Outcome};
 pub use script::{Pieces, Script};
@@ -44,7 +47,7 @@ pub struct Point {
 pub enum Measured {
     /// The steady state: passes after a warm-up, and after writes that fill the drives' caches.
     Steady,
-    /// One pass from a new array to the end of a flush after it. Scripts are measured so.
+    /// One pass from a new array to the end of a flush after it. Scripts and loads that change are measured so.
     Whole,
 }
 
@@ -93,6 +96,8 @@ pub enum Places {
     },
     /// Where a script says, which says also how long requests are, and whether they read.
     Script(Script),
+    /// As each phase of a load that changes has it, with lengths and reads.
+    Changing(Changing),
 }
 
 impl Measured {
@@ -114,6 +119,7 @@ impl Places {
             Self::Sweeps(_) => "sweeps",
             Self::Skips { .. } => "skips",
             Self::Script(_) => "script",
+            Self::Changing(_) => "changing",
         }
     }
 }
@@ -128,6 +134,12 @@ impl WriteLoad {
     /// A script, once, with so many writes under way. Its writes are mostly of a block.
     pub fn script(script: Script, depth: u32) -> Self {
         Self { places: Places::Script(script), ..Self::random(4096, depth, script.bytes(), 1) }
+    }
+
+    /// A load that changes, once. As its writes under way stand the most of a phase.
+    pub fn changing(changing: Changing) -> Self {
+        let depth = changing.all().map(|phase| phase.under_way).max().unwrap_or(1);
+        Self { places: Places::Changing(changing), ..Self::random(4096, depth, changing.bytes(), 1) }
     }
 
     /// Writes of a pass.
@@ -150,6 +162,7 @@ impl Point {
             Places::Sweeps(places) => format!("{} of {places}", load.places.word()),
             Places::Skips { mean, max } => format!("{} of {mean} to {max}", load.places.word()),
             Places::Script(script) => format!("{} {}", load.places.word(), script.key()),
+            Places::Changing(changing) => format!("{} {}", load.places.word(), changing.key()),
             _ => load.places.word().to_owned(),
         };
         let drives = if hdd.write_cache { "cache" } else { "no-cache" };

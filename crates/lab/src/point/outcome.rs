@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::PhaseOutcome;
+
 /// The outcome of a point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -43,6 +45,9 @@ pub struct Outcome {
     pub requests_saved: u64,
     /// The members, by role.
     pub members: Vec<MemberOutcome>,
+    /// The phases of a load that changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseOutcome>,
 }
 
 /// The work of a member.
@@ -124,11 +129,21 @@ impl Outcome {
             blocks_filled: 0,
             requests_saved: 0,
             members: point.shape.drives.iter().map(member).collect(),
+            phases: phases(point, ns),
         }
     }
 
     /// All passes' time.
-    fn elapsed_ns(&self) -> u64 {
+    pub(crate) fn elapsed_ns(&self) -> u64 {
         self.pass_ns.iter().sum()
     }
+}
+
+/// Made-up phases that take all of this time, each as much as any other.
+#[cfg(test)]
+fn phases(point: &super::Point, ns: u64) -> Vec<PhaseOutcome> {
+    let super::Places::Changing(changing) = point.load.places else { return Vec::new() };
+    let count = changing.all().count() as u64;
+    let phase = |_| PhaseOutcome { ns: ns / count, ..PhaseOutcome::default() };
+    changing.all().map(phase).collect()
 }

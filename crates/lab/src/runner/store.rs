@@ -6,6 +6,7 @@
 //! measures its point anew.
 
 use std::{
+    collections::BTreeMap,
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Write},
     path::{Path, PathBuf},
@@ -37,11 +38,13 @@ struct Origin {
     program: String,
 }
 
-/// The part of a file that belongs to a seed and a program.
+/// The part of a file that belongs to a program.
 #[derive(Default)]
 pub(super) struct Found {
-    /// The finished points.
+    /// The finished points of the seed that was asked for.
     pub(super) outcomes: Outcomes,
+    /// Those of other seeds.
+    pub(super) others: BTreeMap<u64, Outcomes>,
     /// Warnings about skipped lines.
     pub(super) warnings: Vec<String>,
 }
@@ -55,7 +58,7 @@ pub(super) struct Store {
     program: String,
 }
 
-/// The finished points of a folder with this seed and program.
+/// The finished points of a folder with this program; those of this seed apart from others.
 pub(super) fn read(folder: &Path, seed: u64, program: &str) -> Result<Found, RunError> {
     let path = folder.join(FILE);
     match std::fs::read(&path) {
@@ -89,8 +92,13 @@ fn found(path: &Path, lines: &[u8], seed: u64, program: &str) -> Result<Found, R
         return Err(RunError::Foreign { path: path.to_owned() });
     };
     for (index, line) in lines.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
-        match point(line, seed, program) {
-            Ok(Some(Finished { origin, outcome })) => drop(found.outcomes.insert(origin.key, outcome)),
+        match point(line, program) {
+            Ok(Some(Finished { origin, outcome })) => {
+                let own = origin.seed == seed;
+                let of =
+                    if own { &mut found.outcomes } else { found.others.entry(origin.seed).or_default() };
+                of.insert(origin.key, outcome);
+            }
             Ok(None) => {}
             // The header is line 1.
             Err(error) => found.warnings.push(format!(
@@ -103,10 +111,10 @@ fn found(path: &Path, lines: &[u8], seed: u64, program: &str) -> Result<Found, R
     Ok(found)
 }
 
-/// A line's point, if it has this seed and program: points of another build need not look like today's.
-fn point(line: &[u8], seed: u64, program: &str) -> serde_json::Result<Option<Finished>> {
+/// A line's point, if it has this program: points of another build need not look like today's.
+fn point(line: &[u8], program: &str) -> serde_json::Result<Option<Finished>> {
     let origin: Origin = serde_json::from_slice(line)?;
-    if origin.seed != seed || origin.program != program {
+    if origin.program != program {
         return Ok(None);
     }
     serde_json::from_slice(line).map(Some)
@@ -114,7 +122,7 @@ fn point(line: &[u8], seed: u64, program: &str) -> serde_json::Result<Option<Fin
 
 impl Store {
     /// Opens a folder's file for appending, and locks it; cuts off an incomplete last line. Also returns the
-    /// finished points of this seed and program.
+    /// finished points of this program.
     pub(super) fn open(folder: &Path, seed: u64, program: &str) -> Result<(Self, Found), RunError> {
         let path = folder.join(FILE);
         let mut options = OpenOptions::new();
@@ -229,6 +237,20 @@ mod tests {
         fs::write(folder.path().join(FILE), &HEADER[..9]).unwrap();
         assert!(open(folder.path()).1.is_empty());
         assert_eq!(fs::read_to_string(folder.path().join(FILE)).unwrap(), HEADER);
+    }
+
+    #[test]
+    fn points_of_other_seeds_stand_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        for seed in 1..=3 {
+            let (store, _) = Store::open(folder.path(), seed, "me").unwrap();
+            store.keep(&format!("of {seed}"), &outcome()).unwrap();
+        }
+        let found = read(folder.path(), 2, "me").unwrap();
+        assert!(found.outcomes.into_keys().eq(["of 2"]));
+        let others = found.others.into_iter().map(|(seed, outcomes)| (seed, outcomes.len()));
+        assert!(others.eq([(1, 1), (3, 1)]));
+        assert!(read(folder.path(), 2, "another build").unwrap().others.is_empty());
     }
 
     #[test]

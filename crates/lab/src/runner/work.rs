@@ -117,7 +117,7 @@ pub(super) fn report_of(order: &Order, folder: &Path, program: &str) -> Result<L
 }
 
 fn write(order: &Order, folder: &Path, found: Found) -> Result<LabReport, RunError> {
-    let results = Results::new(order.effort, order.machine.clone(), found.outcomes);
+    let results = Results::new(order.effort, order.machine.clone(), found.outcomes).beside(found.others);
     let report = LabReport::new(order, folder, &results, found.warnings);
     files::write(order, &results, &report, folder)?;
     Ok(report)
