@@ -146,8 +146,10 @@ impl Ledger {
 
     /// Records whether something may be in a cache alone from now on.
     pub(crate) fn set_cache_open(&mut self, is_open: bool) {
-        self.common.options.cache.is_open = is_open;
-        self.spread_options();
+        if self.common.options.cache.is_open != is_open {
+            self.common.options.cache.is_open = is_open;
+            self.spread_options();
+        }
     }
 
     fn spread_options(&mut self) {
