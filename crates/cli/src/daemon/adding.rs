@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use parking_lot::Mutex;
 use stripewise::{
     AddOptions, ArrayError, ArrayReport, MemberState, examine,
@@ -33,7 +33,7 @@ pub(super) struct Given<'a> {
     pub(super) steps: bool,
 }
 
-/// Devices on their way into the array, by name, between two questions of their commands.
+/// Devices on their way into the array, by the names that were given, between two questions of their commands.
 #[derive(Default)]
 pub(super) struct Adding(Mutex<BTreeMap<String, Begun>>);
 
@@ -63,11 +63,12 @@ impl Begun {
 }
 
 impl Adding {
-    /// How far a device has come. Nothing is to be told of one that is not known.
+    /// How far a device has come, by the name that the command gave.
     pub(super) fn step(&self, device: &str, deadline: Deadline) -> anyhow::Result<Reply> {
-        let name = member_name(device);
-        let Some(begun) = self.0.lock().remove(&name) else { return Ok(Reply::Done(Notes::new())) };
-        self.go_on(name, begun, true, deadline)
+        let begun = self.0.lock().remove(device).with_context(|| {
+            format!("nothing is known of {device} being added any more; `stripewise status` tells whether it is a member")
+        })?;
+        self.go_on(device.to_owned(), begun, true, deadline)
     }
 
     fn go_on(
@@ -154,18 +155,27 @@ impl DaemonState {
         deadline: Deadline,
     ) -> anyhow::Result<Reply> {
         let begun = Begun { ends: self.host.runtime().begin(order), notes, benches };
-        self.adding.go_on(member_name(given.device), begun, given.steps, deadline)
+        self.adding.go_on(given.device.to_owned(), begun, given.steps, deadline)
     }
 }
 
 /// Whether a superblock is of a member that this array has failed or let go of. It is not if it is one of the array's
 /// members now, if it is newer than the array, or if its device was used after it had lost members that are in sync now:
-/// then it may hold what they do not.
+/// then it may hold what they do not. It must count one of these in the same place. To look for lost ones is not enough:
+/// the kernel's md writes the same for a lost member as for a number that was never given.
 fn has_left(report: &ArrayReport, found: &Superblock) -> bool {
     let is_attached = report.members.iter().any(|member| member.uuid == found.device_uuid);
     let mut in_sync = report.members.iter().filter(|member| member.state == MemberState::InSync);
     let ran_apart = in_sync.any(|member| found.roles.of(member.dev_number) == Some(Role::Faulty));
-    found.array_uuid == report.uuid && found.events <= report.events && !is_attached && !ran_apart
+    let counts_one = report.members.iter().any(|member| {
+        let role = found.roles.of(member.dev_number);
+        member.state == MemberState::InSync
+            && member
+                .slot
+                .is_some_and(|slot| matches!(role, Some(Role::Active(place)) if usize::from(place) == slot.0))
+    });
+    let is_of_this_side = counts_one && !ran_apart;
+    found.array_uuid == report.uuid && found.events <= report.events && !is_attached && is_of_this_side
 }
 
 fn options(given: &Given<'_>, benches: &Benches) -> AddOptions {

@@ -161,6 +161,10 @@ impl Parts {
         } else {
             let size_bytes = settings.size_on(self.cache.memory_bytes);
             let next = Cache::new(&settings, size_bytes, &self.stripes.geometry())?;
+            if next.is_some() {
+                // Before the first write is acknowledged from it.
+                self.roster.record(|ledger| ledger.set_cache_open(true)).await?;
+            }
             self.stripes.switch_cache(next.clone()).await?;
             next.into_iter().for_each(|next| start_destager(&self.life, &self.jobs, next));
             self.roster.look(|ledger, _| self.roster.switch_meters(self.stripes.needs_costs(), ledger)).await;

@@ -166,6 +166,8 @@ impl Destager {
         count: usize,
         blocks: usize,
     ) -> Option<(Candidate, DestageReason)> {
+        let fill = cache.fill();
+        cache.take_full(self.when.takes_full(self.shared(fill), jobs.stripes.rotates()));
         if count >= IN_FLIGHT_MAX || blocks >= BLOCKS_IN_FLIGHT_MAX {
             return None;
         }
@@ -173,9 +175,8 @@ impl Destager {
             return Some(next);
         }
         let is_wanted = std::mem::take(&mut self.is_wanted) || cache.take_want_of_room();
-        let (fill, now) = (cache.fill(), jobs.life.env().now());
+        let now = jobs.life.env().now();
         let called_for = self.called_for(fill);
-        cache.take_full(self.when.takes_full(fill, jobs.stripes.rotates()));
         let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0), now);
         if fill.dirty == 0 {
             return None;
@@ -202,10 +203,15 @@ impl Destager {
         victim.map(|next| (next, DestageReason::Mark))
     }
 
+    /// The marks of the share that writes may fill.
+    fn shared(&self, fill: Fill) -> Fill {
+        let of = |mark: u64| (mark as f64 * self.share) as u64;
+        Fill { low: of(fill.low), high: of(fill.high), ..fill }
+    }
+
     /// How many stripes the policy of when wants under way.
     fn called_for(&mut self, fill: Fill) -> usize {
-        let of = |mark: u64| (mark as f64 * self.share) as u64;
-        let fill = Fill { low: of(fill.low), high: of(fill.high), ..fill };
+        let fill = self.shared(fill);
         if fill.dirty > 0 { self.when.in_flight(fill, IN_FLIGHT_MAX) } else { 0 }
     }
 

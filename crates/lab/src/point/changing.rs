@@ -50,7 +50,7 @@ pub struct PhaseOutcome {
     pub passed: u64,
     /// When writes began to go another way.
     pub changes: Vec<WayChange>,
-    /// Why writes went the way that they went, in words, and in how many looks: one every [`LOOKS`].
+    /// Why writes went the way that they went, in words, and in how many looks: one every 200 ms.
     pub reasons: BTreeMap<String, u64>,
     /// How long members were thought to be occupied by a KiB past the cache and by way of it when the phase ended, in
     /// nanoseconds; if that was known.

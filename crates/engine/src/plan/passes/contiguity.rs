@@ -44,8 +44,10 @@ pub(super) static READS: Pass = Pass { name: "gaps between reads filled", run: t
 /// Fills gaps between writes: the second half.
 pub(super) static WRITES: Pass = Pass { name: "gaps between writes filled", run: transform_writes };
 
-/// msc-ct Fig. 10, ReadContiguityTransform. Where gaps are weighed, one is read, too, if that lets writes be joined that gain
-/// more than it costs: the paper leaves such gaps open (msc-ct III-D). Beside new content, old content is read into memory of its own (msc-ct (6)).
+/// msc-ct Fig. 10, ReadContiguityTransform. Beside new content, old content is read into memory of its own (msc-ct (6)).
+///
+/// Where gaps are weighed, one is read, too, if that lets writes be joined that gain more than it costs: the paper leaves
+/// such gaps open (msc-ct III-D). Each is weighed by itself: writes that two of them together would join are left.
 fn transform_reads(
     plan: &mut Plan,
     state: &StripeState,
@@ -83,9 +85,8 @@ fn writes_joined(writes: RowSet, in_hand: RowSet, read: RowSet, strides: &Stride
     gains.filter(|gain| *gain > 0).sum()
 }
 
-/// msc-ct Fig. 10, WriteContiguityTransform: a gap is filled if the content of all its
-/// cells is in hand (msc-ct (7)). Of redundant columns only what is read is. Dirty cells are written anyway, so a gap has
-/// none.
+/// msc-ct Fig. 10, WriteContiguityTransform: a gap is filled if the content of all its cells is in hand (msc-ct (7)). Of
+/// redundant columns only what is read is. Dirty cells are written anyway, so a gap has none.
 fn transform_writes(
     plan: &mut Plan,
     state: &StripeState,
