@@ -166,8 +166,7 @@ impl Destager {
         count: usize,
         blocks: usize,
     ) -> Option<(Candidate, DestageReason)> {
-        let fill = cache.fill();
-        cache.take_full(self.when.takes_full(self.shared(fill), jobs.stripes.rotates()));
+        cache.take_full(self.when.takes_full());
         if count >= IN_FLIGHT_MAX || blocks >= BLOCKS_IN_FLIGHT_MAX {
             return None;
         }
@@ -175,7 +174,7 @@ impl Destager {
             return Some(next);
         }
         let is_wanted = std::mem::take(&mut self.is_wanted) || cache.take_want_of_room();
-        let now = jobs.life.env().now();
+        let (fill, now) = (cache.fill(), jobs.life.env().now());
         let called_for = self.called_for(fill);
         let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0), now);
         if fill.dirty == 0 {
@@ -203,15 +202,10 @@ impl Destager {
         victim.map(|next| (next, DestageReason::Mark))
     }
 
-    /// The marks of the share that writes may fill.
-    fn shared(&self, fill: Fill) -> Fill {
-        let of = |mark: u64| (mark as f64 * self.share) as u64;
-        Fill { low: of(fill.low), high: of(fill.high), ..fill }
-    }
-
     /// How many stripes the policy of when wants under way.
     fn called_for(&mut self, fill: Fill) -> usize {
-        let fill = self.shared(fill);
+        let of = |mark: u64| (mark as f64 * self.share) as u64;
+        let fill = Fill { low: of(fill.low), high: of(fill.high), ..fill };
         if fill.dirty > 0 { self.when.in_flight(fill, IN_FLIGHT_MAX) } else { 0 }
     }
 

@@ -262,7 +262,7 @@ impl Stripes {
             self.locks.lock(stripe, locked).await
         };
         // With its rows locked: those that work wait for no rows, and come to an end.
-        let blocks = self.blocks_to_work_with(cache, stripe, with_gaps);
+        let blocks = self.blocks_to_work_with(cache, stripe, (rows, with_gaps));
         let _working = cache.working_memory(blocks).await;
         let Some((cells, ending)) = cache.lend(stripe, (rows, with_gaps), reason, self.life.env().now())
         else {

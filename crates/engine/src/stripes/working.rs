@@ -8,14 +8,23 @@ use crate::{
 };
 
 impl Stripes {
-    /// The blocks of memory that a destage works with, by its plan: old blocks, and parity. `held` are its rows, and the gaps
-    /// between them that may be filled. It may come to more, if more is dirty by then, or a member fails: memory is there,
+    /// The blocks of memory that a destage works with: old blocks, and parity. `held` are its rows, and the gaps between them
+    /// that may be filled. If there are such gaps, it is what its plan takes; else all blocks of its rows, so that one that a
+    /// stream is filling waits a little, and becomes whole. It may come to more, if more is dirty by then, or a member fails: memory is there,
     /// and the reserve only bounds how many destages work at a time.
-    pub(super) fn blocks_to_work_with(&self, cache: &Cache, stripe: StripeIndex, held: RowSet) -> usize {
+    pub(super) fn blocks_to_work_with(
+        &self,
+        cache: &Cache,
+        stripe: StripeIndex,
+        (rows, held): (RowSet, RowSet),
+    ) -> usize {
         let geometry = self.geometry();
         if cache.is_all_dirty(stripe) {
             // It stays so, as the rows are locked: no old blocks are read.
             return held.len() * geometry.parity_columns();
+        }
+        if held == rows {
+            return rows.len() * geometry.members();
         }
         let planned = self.members.look(|topology| {
             let presence = |column| topology.presence(stripe, column);
@@ -24,9 +33,7 @@ impl Stripes {
             cache.enter_into(stripe, held, &mut state);
             let costs = StripeCosts { topology, stripe, gaps: cache.settings().gaps };
             let mut plan = plan::build(&state, &**self.selection.load(), &costs)?;
-            if cache.fills_gaps() {
-                passes::transform(&mut plan, &state, held, &costs);
-            }
+            passes::transform(&mut plan, &state, held, &costs);
             Ok::<_, PlanError>(plan.working_blocks(geometry.data_columns()))
         });
         planned.unwrap_or(held.len() * geometry.members())
@@ -83,18 +90,20 @@ mod tests {
         }
         let rows = cache.dirty_rows(stripe);
         let held = if cache.fills_gaps() { stripes.with_gaps(rows) } else { rows };
-        stripes.blocks_to_work_with(&cache, stripe, held)
+        stripes.blocks_to_work_with(&cache, stripe, (rows, held))
+    }
+
+    #[test]
+    fn without_gaps_all_blocks_of_its_rows_are_assumed() {
+        let (_world, array) = array(CacheKind::Stripe);
+        assert_eq!(used(&array, &[0, 3]), 2 * 4);
     }
 
     /// Rows 0 and 3 are reconstructed from the blocks of the two other columns.
     #[test]
-    fn it_is_what_its_plan_reads_and_its_parity() {
-        let (_world, without) = array(CacheKind::Stripe);
-        assert_eq!(used(&without, &[0, 3]), 2 + 2 + 2);
-        // Row 1 too, of another column: there are gaps between its reads, which are not filled.
-        assert_eq!(used(&without, &[ROWS + 1]), 2 + 2 + 2 + 3);
-        let (_world, with_gaps) = array(CacheKind::StripeCt);
-        assert_eq!(used(&with_gaps, &[0, 3]), 4 + 4 + 2);
+    fn with_gaps_it_is_what_its_plan_reads_and_its_parity() {
+        let (_world, array) = array(CacheKind::StripeCt);
+        assert_eq!(used(&array, &[0, 3]), 4 + 4 + 2);
     }
 
     /// Streams of whole stripes seldom wait.
