@@ -9,9 +9,8 @@ use crate::{
 
 impl Stripes {
     /// The blocks of memory that a destage works with: old blocks, and parity. `held` are its rows, and the gaps between them
-    /// that may be filled. If there are such gaps, it is what its plan takes; else all blocks of its rows, so that one that a
-    /// stream is filling waits a little, and becomes whole. It may come to more, if more is dirty by then, or a member fails: memory is there,
-    /// and the reserve only bounds how many destages work at a time.
+    /// that may be filled. If there are such gaps, it is what its plan takes; else all blocks of its rows. It may come to
+    /// more if more becomes dirty, or if a member fails: the reserve only bounds how many destages work at a time.
     pub(super) fn blocks_to_work_with(
         &self,
         cache: &Cache,
