@@ -61,7 +61,6 @@ impl Drop for Ending {
     fn drop(&mut self) {
         match self.of {
             Of::Destage { lent, reason } => {
-                self.cache.destages.add(1, 1);
                 if self.has_succeeded || lives(Mutant::CleanOnError) {
                     self.cache.destaged(self.stripe, &self.cells, lent, reason);
                 }
@@ -125,7 +124,6 @@ impl Cache {
             lent.forge_clean(held - rows);
         }
         (!lent.dirty_rows().is_empty()).then(|| {
-            self.destages.add(0, 1);
             let cells = Arc::new(lent);
             (cells.clone(), Box::new(self.ending(stripe, cells, Of::Destage { lent: moment, reason })))
         })

@@ -73,6 +73,8 @@ use crate::{
     },
 };
 
+/// A writer that lacks memory waits for destages of so many blocks.
+const COMING_MIN: u64 = 256;
 /// Blocks for each bucket: with whole stripes in the cache, most buckets are empty; with single blocks of as many
 /// stripes, each has some slots.
 const BLOCKS_PER_BUCKET: usize = 4;
@@ -103,8 +105,8 @@ pub(crate) struct Cache {
     clean: Clean,
     /// Dirty cells: how many there came, and how many went.
     dirty: Counters<2>,
-    /// Destages that were begun, and that ended.
-    destages: Counters<2>,
+    /// Dirty blocks of destages: how many were begun, and how many have ended.
+    leaving: Counters<2>,
     counts: Counters<COUNTS>,
     settings: Mutex<CacheSettings>,
     /// A [`Mode`].
@@ -158,6 +160,18 @@ struct Bucket {
     is_listed: bool,
 }
 
+/// Blocks that are being destaged.
+pub(crate) struct Leaving<'a> {
+    cache: &'a Cache,
+    blocks: usize,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.cache.leaving.add(1, self.blocks as u64);
+    }
+}
+
 /// Fibonacci hashing, as for the table of locked rows.
 #[inline]
 fn hash(unit: u64) -> usize {
@@ -204,7 +218,7 @@ impl Cache {
             epoch: AtomicU64::new(1),
             clean,
             dirty: Counters::default(),
-            destages: Counters::default(),
+            leaving: Counters::default(),
             counts: Counters::default(),
             settings: Mutex::new(*settings),
             mode: AtomicU8::new(Mode::Open as u8),
@@ -328,10 +342,23 @@ impl Cache {
         }
     }
 
-    /// Whether a destage is under way, whatever for.
-    pub(crate) fn is_destaging(&self) -> bool {
-        let ended = self.destages.sum(1);
-        self.destages.sum(0) > ended
+    /// So many dirty blocks are about to be destaged, until what this returns is dropped.
+    pub(crate) fn begin_leaving(&self, blocks: usize) -> Leaving<'_> {
+        self.leaving.add(0, blocks as u64);
+        Leaving { cache: self, blocks }
+    }
+
+    /// Dirty blocks that are being destaged, whatever for.
+    pub(crate) fn leaving_blocks(&self) -> u64 {
+        let ended = self.leaving.sum(1);
+        self.leaving.sum(0).saturating_sub(ended)
+    }
+
+    /// Whether destages under way will make enough room, so that a writer that lacks memory has only to wait.
+    pub(crate) fn room_is_coming(&self) -> bool {
+        let Fill { dirty, low, .. } = self.fill();
+        let leaving = self.leaving_blocks();
+        leaving >= COMING_MIN && dirty.saturating_sub(leaving) < low
     }
 
     /// Blocks that were destaged so far.

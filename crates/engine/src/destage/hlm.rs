@@ -25,7 +25,7 @@ impl When for HighLowMark {
     }
 
     /// Marks alone decide.
-    fn takes_full(&self) -> bool {
+    fn takes_full(&self, _: Fill, _: bool) -> bool {
         false
     }
 }

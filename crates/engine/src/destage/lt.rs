@@ -21,15 +21,23 @@ impl When for LinearThreshold {
         (above * most as u64 / range).clamp(1, most as u64) as usize
     }
 
-    /// A stream leaves nothing behind that has to be made room for.
-    fn takes_full(&self) -> bool {
-        true
+    /// On disks that rotate a stripe waits to be written again, and for its neighbours, up to the low mark. From there on a
+    /// stream's stripes go as they come, and never make the cache full. On flash they go while they are in the processor's
+    /// caches.
+    fn takes_full(&self, fill: Fill, rotates: bool) -> bool {
+        !rotates || fill.dirty >= fill.low
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn full_stripes_wait_on_disks_that_rotate_while_there_is_room() {
+        let takes = |dirty, rotates| LinearThreshold.takes_full(Fill { dirty, low: 80, high: 90 }, rotates);
+        assert_eq!([takes(1, false), takes(79, true), takes(80, true)], [true, false, true]);
+    }
 
     #[test]
     fn the_rate_grows_with_what_is_dirty() {

@@ -33,8 +33,8 @@ pub trait When: Send {
     /// How many stripes may be under way now, of `most`; 0: none is begun.
     fn in_flight(&mut self, fill: Fill, most: usize) -> usize;
 
-    /// Whether a stripe is destaged as soon as it is dirty as a whole.
-    fn takes_full(&self) -> bool;
+    /// Whether a stripe is destaged as soon as it is dirty as a whole. `rotates`: some member is a hard disk.
+    fn takes_full(&self, fill: Fill, rotates: bool) -> bool;
 }
 
 /// A stripe, or a row of one, with dirty blocks.

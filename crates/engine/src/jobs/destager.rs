@@ -141,10 +141,10 @@ impl Destager {
                 let Some((next, reason)) = self.next(jobs, cache, under_way.len(), blocks) else { break };
                 blocks += next.blocks;
                 self.begun.insert(place(&next));
-                let destage = jobs.stripes.destage(cache, next.stripe, next.rows, reason);
+                let destage = jobs.stripes.destage(cache, next, reason);
                 under_way.push(destage.map(move |done| (next, done)).boxed());
             }
-            self.rate.note(cache, jobs.life.env().now(), cache.is_destaging());
+            self.rate.note(cache, jobs.life.env().now(), cache.leaving_blocks() > 0);
             if under_way.is_empty() {
                 return result;
             }
@@ -166,7 +166,8 @@ impl Destager {
         count: usize,
         blocks: usize,
     ) -> Option<(Candidate, DestageReason)> {
-        cache.take_full(self.when.takes_full());
+        let fill = cache.fill();
+        cache.take_full(self.when.takes_full(self.shared(fill), jobs.stripes.rotates()));
         if count >= IN_FLIGHT_MAX || blocks >= BLOCKS_IN_FLIGHT_MAX {
             return None;
         }
@@ -174,8 +175,8 @@ impl Destager {
             return Some(next);
         }
         let is_wanted = std::mem::take(&mut self.is_wanted) || cache.take_want_of_room();
-        let (fill, now) = (cache.fill(), jobs.life.env().now());
-        let called_for = self.called_for(fill);
+        let now = jobs.life.env().now();
+        let called_for = self.called_for(fill, cache.leaving_blocks());
         let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0), now);
         if fill.dirty == 0 {
             return None;
@@ -187,7 +188,7 @@ impl Destager {
         if let Some(next) = self.queue.pop_front() {
             return Some(next);
         }
-        let wanted = match (is_wanted, passes) {
+        let wanted = match (is_wanted && !cache.room_is_coming(), passes) {
             (true, _) => IN_FLIGHT_MAX,
             (false, true) => 0,
             (false, false) => called_for,
@@ -202,10 +203,16 @@ impl Destager {
         victim.map(|next| (next, DestageReason::Mark))
     }
 
-    /// How many stripes the policy of when wants under way.
-    fn called_for(&mut self, fill: Fill) -> usize {
+    /// The marks of the share that writes may fill.
+    fn shared(&self, fill: Fill) -> Fill {
         let of = |mark: u64| (mark as f64 * self.share) as u64;
-        let fill = Fill { low: of(fill.low), high: of(fill.high), ..fill };
+        Fill { low: of(fill.low), high: of(fill.high), ..fill }
+    }
+
+    /// How many stripes the policy of when wants under way. What is leaving is as good as gone: a stream whose stripes go at
+    /// once at the low mark does not call for more room, and its writes do not pass the cache by.
+    fn called_for(&mut self, fill: Fill, leaving: u64) -> usize {
+        let fill = self.shared(Fill { dirty: fill.dirty.saturating_sub(leaving), ..fill });
         if fill.dirty > 0 { self.when.in_flight(fill, IN_FLIGHT_MAX) } else { 0 }
     }
 

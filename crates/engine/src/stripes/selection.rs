@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use stripewise_format::extension::MemberClass;
+
 use super::{
     Stripes,
     trace::{Decision, StripeWay},
@@ -63,6 +65,11 @@ impl Stripes {
     /// By which rule gaps are filled, if they are.
     fn gap_rule(&self) -> GapRule {
         self.cache().map_or(GapRule::default(), |cache| cache.settings().gaps)
+    }
+
+    /// Whether a member is a hard disk.
+    pub(crate) fn rotates(&self) -> bool {
+        self.members.look(|topology| topology.members().any(|member| member.class() == MemberClass::Hdd))
     }
 
     /// What a destage costs on members, which are taken for alike.

@@ -7,23 +7,21 @@ use crate::{
     shape::{geometry::StripeIndex, rows::RowSet},
 };
 
+/// So many rows take less memory than it is worth to plan their destage for.
+const FEW_ROWS: usize = 4;
+
 impl Stripes {
-    /// The blocks of memory that a destage works with: old blocks, and parity. `held` are its rows, and the gaps between them
-    /// that may be filled. If there are such gaps, it is what its plan takes; else all blocks of its rows. It may come to
-    /// more if more becomes dirty, or if a member fails: the reserve only bounds how many destages work at a time.
-    pub(super) fn blocks_to_work_with(
-        &self,
-        cache: &Cache,
-        stripe: StripeIndex,
-        (rows, held): (RowSet, RowSet),
-    ) -> usize {
+    /// The blocks of memory that a destage works with, as its plan takes them: old blocks, and parity. `held` are its rows,
+    /// and the gaps between them that may be filled. A few rows are not planned for that: all their blocks count. It may come
+    /// to more if more becomes dirty, or if a member fails: the reserve only bounds how many destages work at a time.
+    pub(super) fn blocks_to_work_with(&self, cache: &Cache, stripe: StripeIndex, held: RowSet) -> usize {
         let geometry = self.geometry();
         if cache.is_all_dirty(stripe) {
             // It stays so, as the rows are locked: no old blocks are read.
             return held.len() * geometry.parity_columns();
         }
-        if held == rows {
-            return rows.len() * geometry.members();
+        if held.len() <= FEW_ROWS {
+            return held.len() * geometry.members();
         }
         let planned = self.members.look(|topology| {
             let presence = |column| topology.presence(stripe, column);
@@ -32,7 +30,9 @@ impl Stripes {
             cache.enter_into(stripe, held, &mut state);
             let costs = StripeCosts { topology, stripe, gaps: cache.settings().gaps };
             let mut plan = plan::build(&state, &**self.selection.load(), &costs)?;
-            passes::transform(&mut plan, &state, held, &costs);
+            if cache.fills_gaps() {
+                passes::transform(&mut plan, &state, held, &costs);
+            }
             Ok::<_, PlanError>(plan.working_blocks(geometry.data_columns()))
         });
         planned.unwrap_or(held.len() * geometry.members())
@@ -89,20 +89,27 @@ mod tests {
         }
         let rows = cache.dirty_rows(stripe);
         let held = if cache.fills_gaps() { stripes.with_gaps(rows) } else { rows };
-        stripes.blocks_to_work_with(&cache, stripe, (rows, held))
+        stripes.blocks_to_work_with(&cache, stripe, held)
     }
 
     #[test]
-    fn without_gaps_all_blocks_of_its_rows_are_assumed() {
+    fn of_few_rows_all_blocks_count() {
         let (_world, array) = array(CacheKind::Stripe);
         assert_eq!(used(&array, &[0, 3]), 2 * 4);
     }
 
-    /// Rows 0 and 3 are reconstructed from the blocks of the two other columns.
+    /// A column of five rows has its old blocks and their parity read, or the blocks of the two other columns.
     #[test]
-    fn with_gaps_it_is_what_its_plan_reads_and_its_parity() {
+    fn it_is_what_its_plan_reads_and_its_parity() {
+        let (_world, array) = array(CacheKind::Stripe);
+        assert_eq!(used(&array, &[0, 1, 2, 3, 4]), 5 + 5 + 5);
+    }
+
+    /// Rows 0, 3, and 6 are reconstructed from the blocks of the two other columns.
+    #[test]
+    fn with_gaps_they_count_too() {
         let (_world, array) = array(CacheKind::StripeCt);
-        assert_eq!(used(&array, &[0, 3]), 4 + 4 + 2);
+        assert_eq!(used(&array, &[0, 3, 6]), 7 + 7 + 3);
     }
 
     /// Streams of whole stripes seldom wait.
