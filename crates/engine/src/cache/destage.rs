@@ -61,6 +61,7 @@ impl Drop for Ending {
     fn drop(&mut self) {
         match self.of {
             Of::Destage { lent, reason } => {
+                self.cache.leaving.add(1, self.cells.dirty_blocks() as u64);
                 if self.has_succeeded || lives(Mutant::CleanOnError) {
                     self.cache.destaged(self.stripe, &self.cells, lent, reason);
                 }
@@ -124,6 +125,7 @@ impl Cache {
             lent.forge_clean(held - rows);
         }
         (!lent.dirty_rows().is_empty()).then(|| {
+            self.leaving.add(0, lent.dirty_blocks() as u64);
             let cells = Arc::new(lent);
             (cells.clone(), Box::new(self.ending(stripe, cells, Of::Destage { lent: moment, reason })))
         })
@@ -303,5 +305,74 @@ impl Cache {
     /// The next that goes to make room.
     pub(crate) fn next_victim(&self) -> Option<Candidate> {
         self.victims.lock().pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_device::{IoBuf, WriteBufs};
+
+    use super::*;
+    use crate::{
+        cache::{CacheKind, CacheSettings, Way},
+        compute::Data,
+        shape::{
+            geometry::{Geometry, Level, StripeSpan},
+            rows::BLOCK_BYTES,
+        },
+    };
+
+    const ROWS: usize = 16;
+    const STRIPE_BLOCKS: usize = 2 * ROWS;
+
+    /// A cache with so many stripes of which all is dirty.
+    fn cache_of(stripes: u64) -> Arc<Cache> {
+        let geometry = Geometry::new(Level::Raid5, 3, (ROWS * BLOCK_BYTES) as u32, 64 << 20, 512).unwrap();
+        let settings = CacheSettings::new(CacheKind::Stripe, 4 << 20);
+        let cache = Cache::new(&settings, 4 << 20, &geometry).unwrap().unwrap();
+        for stripe in 0..stripes {
+            let len = STRIPE_BLOCKS * BLOCK_BYTES;
+            let data = Data::of(WriteBufs::from_iter([IoBuf::zeroed(len).freeze()]), 0);
+            let span = StripeSpan { stripe: StripeIndex(stripe), start: 0, len, request_offset: 0 };
+            cache.put(&span, &data, Way::Back, Timestamp::default()).unwrap();
+        }
+        cache
+    }
+
+    fn lend(cache: &Arc<Cache>, stripe: u64) -> Box<Ending> {
+        let rows = RowSet::range(0..ROWS);
+        let now = Timestamp::default();
+        cache.lend(StripeIndex(stripe), (rows, rows), DestageReason::Mark, now).unwrap().1
+    }
+
+    #[test]
+    fn what_is_lent_is_leaving_until_its_destage_ends_well_or_not() {
+        let cache = cache_of(2);
+        let (mut first, second) = (lend(&cache, 0), lend(&cache, 1));
+        assert_eq!(cache.leaving_blocks(), 2 * STRIPE_BLOCKS as u64);
+        first.succeed();
+        drop(first);
+        assert_eq!(
+            (cache.leaving_blocks(), cache.dirty_blocks()),
+            (STRIPE_BLOCKS as u64, STRIPE_BLOCKS as u64)
+        );
+        drop(second);
+        assert_eq!((cache.leaving_blocks(), cache.dirty_blocks()), (0, STRIPE_BLOCKS as u64));
+    }
+
+    /// Of 25 stripes, which are more than the low mark allows, room comes once enough of them are leaving.
+    #[test]
+    fn a_writer_waits_for_destages_that_make_enough_room() {
+        let cache = cache_of(25);
+        let fill = cache.fill();
+        assert!(fill.dirty >= fill.low, "{fill:?}");
+        let mut leaving = Vec::new();
+        while fill.dirty - cache.leaving_blocks() >= fill.low || cache.leaving_blocks() < 256 {
+            assert!(!cache.room_is_coming());
+            leaving.push(lend(&cache, leaving.len() as u64));
+        }
+        assert!(cache.room_is_coming());
+        leaving.clear();
+        assert!(!cache.room_is_coming());
     }
 }

@@ -73,13 +73,13 @@ use crate::{
     },
 };
 
-/// A writer that lacks memory waits for destages of so many blocks.
-const COMING_MIN: u64 = 256;
 /// Blocks for each bucket: with whole stripes in the cache, most buckets are empty; with single blocks of as many
 /// stripes, each has some slots.
 const BLOCKS_PER_BUCKET: usize = 4;
 /// Of the blocks that fit, one in so many is not for dirty ones: what is rewritten finds memory.
 const SPARE_PARTS: u64 = 32;
+/// A writer that lacks memory waits for destages of so many blocks.
+const COMING_MIN: u64 = 256;
 /// Marks of what was read for each bucket: a row has its own, and a stripe has.
 const MARKS_PER_BUCKET: usize = 4;
 
@@ -105,14 +105,14 @@ pub(crate) struct Cache {
     clean: Clean,
     /// Dirty cells: how many there came, and how many went.
     dirty: Counters<2>,
-    /// Dirty blocks of destages: how many were begun, and how many have ended.
+    /// Dirty blocks that were lent to destages: of how many that has begun, and of how many it has ended.
     leaving: Counters<2>,
     counts: Counters<COUNTS>,
     settings: Mutex<CacheSettings>,
     /// A [`Mode`].
     mode: AtomicU8,
-    /// What is dirty as a whole stripe is destaged at once.
-    takes_full: AtomicBool,
+    /// What is dirty as a whole stripe is destaged at once if so many blocks are dirty.
+    full_from: AtomicU64,
     /// What was destaged may stay.
     keeps_clean: AtomicBool,
     /// A stripe gets memory for all of its blocks at once.
@@ -158,18 +158,6 @@ struct Bucket {
     passing: Vec<u64>,
     /// It is among those with clean cells.
     is_listed: bool,
-}
-
-/// Blocks that are being destaged.
-pub(crate) struct Leaving<'a> {
-    cache: &'a Cache,
-    blocks: usize,
-}
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        self.cache.leaving.add(1, self.blocks as u64);
-    }
 }
 
 /// Fibonacci hashing, as for the table of locked rows.
@@ -222,7 +210,7 @@ impl Cache {
             counts: Counters::default(),
             settings: Mutex::new(*settings),
             mode: AtomicU8::new(Mode::Open as u8),
-            takes_full: AtomicBool::new(true),
+            full_from: AtomicU64::new(0),
             keeps_clean: AtomicBool::new(settings.read != ReadCache::Nothing),
             takes_whole_units: AtomicBool::new(settings.alloc == CacheAlloc::Stripe),
             ahead: Ahead::new(settings.read == ReadCache::Ahead),
@@ -325,12 +313,13 @@ impl Cache {
 
     /// Whether a stripe that has become dirty as a whole is destaged at once.
     pub(crate) fn takes_full(&self) -> bool {
-        self.takes_full.load(Ordering::Relaxed)
+        let from = self.full_from.load(Ordering::Relaxed);
+        from == 0 || self.dirty_blocks() >= from
     }
 
-    /// Has them destaged at once from now on, or not.
-    pub(crate) fn take_full(&self, at_once: bool) {
-        self.takes_full.store(at_once, Ordering::Relaxed);
+    /// Has them destaged at once from now on if so many blocks are dirty, or never.
+    pub(crate) fn take_full(&self, from: Option<u64>) {
+        self.full_from.store(from.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Looks whether too much is dirty: then nothing is put until members have taken some.
@@ -342,12 +331,6 @@ impl Cache {
         }
     }
 
-    /// So many dirty blocks are about to be destaged, until what this returns is dropped.
-    pub(crate) fn begin_leaving(&self, blocks: usize) -> Leaving<'_> {
-        self.leaving.add(0, blocks as u64);
-        Leaving { cache: self, blocks }
-    }
-
     /// Dirty blocks that are being destaged, whatever for.
     pub(crate) fn leaving_blocks(&self) -> u64 {
         let ended = self.leaving.sum(1);
@@ -356,9 +339,12 @@ impl Cache {
 
     /// Whether destages under way will make enough room, so that a writer that lacks memory has only to wait.
     pub(crate) fn room_is_coming(&self) -> bool {
-        let Fill { dirty, low, .. } = self.fill();
         let leaving = self.leaving_blocks();
-        leaving >= COMING_MIN && dirty.saturating_sub(leaving) < low
+        if leaving < COMING_MIN {
+            return false;
+        }
+        let Fill { dirty, low, .. } = self.fill();
+        dirty.saturating_sub(leaving) < low
     }
 
     /// Blocks that were destaged so far.

@@ -25,8 +25,8 @@ impl When for HighLowMark {
     }
 
     /// Marks alone decide.
-    fn takes_full(&self, _: Fill, _: bool) -> bool {
-        false
+    fn takes_full_from(&self, _: Fill, _: bool) -> Option<u64> {
+        None
     }
 }
 

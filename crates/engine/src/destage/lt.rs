@@ -10,6 +10,9 @@ pub(super) static POLICY: WhenPolicy = WhenPolicy {
     make: || Box::new(LinearThreshold),
 };
 
+/// Full stripes go at once from this part of the low mark below it.
+const BELOW_PARTS: u64 = 16;
+
 struct LinearThreshold;
 
 impl When for LinearThreshold {
@@ -21,11 +24,11 @@ impl When for LinearThreshold {
         (above * most as u64 / range).clamp(1, most as u64) as usize
     }
 
-    /// On disks that rotate a stripe waits to be written again, and for its neighbours, up to the low mark. From there on a
-    /// stream's stripes go as they come, and never make the cache full. On flash they go while they are in the processor's
-    /// caches.
-    fn takes_full(&self, fill: Fill, rotates: bool) -> bool {
-        !rotates || fill.dirty >= fill.low
+    /// On disks that rotate a stripe waits to be written again, and for its neighbours, until nearly as much is dirty as the low
+    /// mark allows. From there on a stream's stripes go as they come, so that the stream never reaches the mark. On flash they
+    /// go while they are in the processor's caches.
+    fn takes_full_from(&self, fill: Fill, rotates: bool) -> Option<u64> {
+        Some(if rotates { fill.low - fill.low / BELOW_PARTS } else { 0 })
     }
 }
 
@@ -35,8 +38,8 @@ mod tests {
 
     #[test]
     fn full_stripes_wait_on_disks_that_rotate_while_there_is_room() {
-        let takes = |dirty, rotates| LinearThreshold.takes_full(Fill { dirty, low: 80, high: 90 }, rotates);
-        assert_eq!([takes(1, false), takes(79, true), takes(80, true)], [true, false, true]);
+        let from = |rotates| LinearThreshold.takes_full_from(Fill { dirty: 1, low: 80, high: 90 }, rotates);
+        assert_eq!([false, true].map(from), [Some(0), Some(75)]);
     }
 
     #[test]

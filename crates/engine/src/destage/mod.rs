@@ -33,8 +33,9 @@ pub trait When: Send {
     /// How many stripes may be under way now, of `most`; 0: none is begun.
     fn in_flight(&mut self, fill: Fill, most: usize) -> usize;
 
-    /// Whether a stripe is destaged as soon as it is dirty as a whole. `rotates`: some member is a hard disk.
-    fn takes_full(&self, fill: Fill, rotates: bool) -> bool;
+    /// How many blocks must be dirty for a stripe to be destaged as soon as it is dirty as a whole; none: it never is.
+    /// `rotates`: some member is a hard disk.
+    fn takes_full_from(&self, fill: Fill, rotates: bool) -> Option<u64>;
 }
 
 /// A stripe, or a row of one, with dirty blocks.

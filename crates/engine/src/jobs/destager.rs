@@ -141,7 +141,7 @@ impl Destager {
                 let Some((next, reason)) = self.next(jobs, cache, under_way.len(), blocks) else { break };
                 blocks += next.blocks;
                 self.begun.insert(place(&next));
-                let destage = jobs.stripes.destage(cache, next, reason);
+                let destage = jobs.stripes.destage(cache, next.stripe, next.rows, reason);
                 under_way.push(destage.map(move |done| (next, done)).boxed());
             }
             self.rate.note(cache, jobs.life.env().now(), cache.leaving_blocks() > 0);
@@ -167,7 +167,7 @@ impl Destager {
         blocks: usize,
     ) -> Option<(Candidate, DestageReason)> {
         let fill = cache.fill();
-        cache.take_full(self.when.takes_full(self.shared(fill), jobs.stripes.rotates()));
+        cache.take_full(self.when.takes_full_from(self.shared(fill), jobs.stripes.rotates()));
         if count >= IN_FLIGHT_MAX || blocks >= BLOCKS_IN_FLIGHT_MAX {
             return None;
         }
@@ -176,7 +176,7 @@ impl Destager {
         }
         let is_wanted = std::mem::take(&mut self.is_wanted) || cache.take_want_of_room();
         let now = jobs.life.env().now();
-        let called_for = self.called_for(fill, cache.leaving_blocks());
+        let called_for = self.called_for(fill, cache.leaving_blocks().saturating_sub(blocks as u64));
         let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0), now);
         if fill.dirty == 0 {
             return None;
@@ -209,11 +209,12 @@ impl Destager {
         Fill { low: of(fill.low), high: of(fill.high), ..fill }
     }
 
-    /// How many stripes the policy of when wants under way. What is leaving is as good as gone: a stream whose stripes go at
-    /// once at the low mark does not call for more room, and its writes do not pass the cache by.
-    fn called_for(&mut self, fill: Fill, leaving: u64) -> usize {
-        let fill = self.shared(Fill { dirty: fill.dirty.saturating_sub(leaving), ..fill });
-        if fill.dirty > 0 { self.when.in_flight(fill, IN_FLIGHT_MAX) } else { 0 }
+    /// How many stripes the policy of when wants under way. What `others` destage is as good as gone: a stream whose stripes go
+    /// at once does not call for more room, and its writes do not pass the cache by.
+    fn called_for(&mut self, fill: Fill, others: u64) -> usize {
+        let fill = self.shared(Fill { dirty: fill.dirty.saturating_sub(others), ..fill });
+        let called_for = self.when.in_flight(fill, IN_FLIGHT_MAX);
+        if fill.dirty > 0 { called_for } else { 0 }
     }
 
     /// Has the policy say which writes go past the cache. Returns whether all of them do.

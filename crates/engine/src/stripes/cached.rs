@@ -26,7 +26,7 @@ use crate::{
     mutants::{Mutant, lives},
     shape::{
         geometry::{Geometry, StripeIndex},
-        rows::{BLOCK_BYTES, RowSet},
+        rows::RowSet,
     },
 };
 
@@ -34,21 +34,10 @@ use crate::{
 const DESTAGES_IN_FLIGHT: usize = 64;
 /// If nothing was destaged while it looked so often for memory, a writer destages everything, to learn what is wrong.
 const LOOKS_MAX: u32 = 256;
+/// After so many looks it does so in any case: perhaps only what others write again and again is destaged.
+const LOOKS_EVER_MAX: u32 = 64 * LOOKS_MAX;
 /// The longest that a writer waits for memory before it looks again by itself.
 const MEMORY_WAIT: Duration = Duration::from_millis(1);
-
-/// What is to be destaged: dirty rows of a stripe, and how many blocks of them are dirty, about.
-pub(crate) struct Leaves {
-    stripe: StripeIndex,
-    rows: RowSet,
-    blocks: usize,
-}
-
-impl From<Candidate> for Leaves {
-    fn from(one: Candidate) -> Self {
-        Self { stripe: one.stripe, rows: one.rows, blocks: one.blocks }
-    }
-}
 
 impl Stripes {
     /// Begins a client's part of a stripe, as far as possible without waiting: by way of the cache, if there is one.
@@ -158,9 +147,9 @@ impl Stripes {
     async fn put_part(&self, mut write: StripeWrite) -> Result<(), ArrayError> {
         let mut way = if write.flags.fua { Way::Through } else { Way::Back };
         let mut destaged = u64::MAX;
-        let mut is_stuck = |cache: &Cache| {
+        let mut is_stuck = |cache: &Cache, looks: u32| {
             let before = std::mem::replace(&mut destaged, cache.destaged_blocks());
-            before == destaged
+            before == destaged || looks >= LOOKS_EVER_MAX
         };
         for looks in 1_u32.. {
             // It may have been replaced meanwhile.
@@ -186,7 +175,8 @@ impl Stripes {
                 }
                 // The destager has ended, or cannot write what would have to go. Then this tells why.
                 Err(NotPut::Full)
-                    if self.life.is_closing() || looks.is_multiple_of(LOOKS_MAX) && is_stuck(&cache) =>
+                    if self.life.is_closing()
+                        || looks.is_multiple_of(LOOKS_MAX) && is_stuck(&cache, looks) =>
                 {
                     self.destage_written(DestageReason::Mark).await?;
                 }
@@ -218,9 +208,8 @@ impl Stripes {
             return Ok(());
         }
         let chunk_bytes = self.geometry().chunk_bytes();
-        let (rows, blocks) = (touched_rows(span, chunk_bytes), span.len.div_ceil(BLOCK_BYTES));
-        let leaves = Leaves { stripe: span.stripe, rows, blocks };
-        let destaged = self.destage_as(cache, leaves, DestageReason::Fua, flags).await?;
+        let rows = touched_rows(span, chunk_bytes);
+        let destaged = self.destage_as(cache, span.stripe, rows, DestageReason::Fua, flags).await?;
         let is_own = |cells: Arc<CachedCells>| cells.covers(span, chunk_bytes) || lives(Mutant::FuaOfAnother);
         if !flags.fua || destaged.is_some_and(is_own) {
             return Ok(());
@@ -237,7 +226,7 @@ impl Stripes {
         }
         let Some(victim) = cache.next_victim() else { return false };
         // What fails is told by the destager, and by a flush.
-        let _ = self.destage(cache, victim, DestageReason::Mark).await;
+        let _ = self.destage(cache, victim.stripe, victim.rows, DestageReason::Mark).await;
         true
     }
 
@@ -249,8 +238,8 @@ impl Stripes {
         let (stripes, kept, cache) = (self.handle(), self.requests.enter().keep(), cache.clone());
         drop(Detached::start(self.life.env(), async move {
             let _request = stripes.requests.resume(kept);
-            let (rows, blocks) = (cache.dirty_rows(stripe), cache.stripe_blocks() as usize);
-            stripes.destage(&cache, Leaves { stripe, rows, blocks }, DestageReason::Full).await
+            let rows = cache.dirty_rows(stripe);
+            stripes.destage(&cache, stripe, rows, DestageReason::Full).await
         }));
     }
 
@@ -258,24 +247,25 @@ impl Stripes {
     pub(crate) async fn destage(
         &self,
         cache: &Arc<Cache>,
-        leaves: impl Into<Leaves>,
+        stripe: StripeIndex,
+        rows: RowSet,
         reason: DestageReason,
     ) -> Result<(), ArrayError> {
-        self.destage_as(cache, leaves.into(), reason, WriteFlags::default()).await.map(drop)
+        self.destage_as(cache, stripe, rows, reason, WriteFlags::default()).await.map(drop)
     }
 
     /// As [`Stripes::destage`], with flags. Returns what was destaged.
     async fn destage_as(
         &self,
         cache: &Arc<Cache>,
-        Leaves { stripe, rows, blocks }: Leaves,
+        stripe: StripeIndex,
+        rows: RowSet,
         reason: DestageReason,
         flags: WriteFlags,
     ) -> Result<Option<Arc<CachedCells>>, ArrayError> {
         if rows.is_empty() {
             return Ok(None);
         }
-        let _leaving = cache.begin_leaving(blocks);
         let with_gaps = if cache.fills_gaps() { self.with_gaps(rows) } else { rows };
         let locked = if lives(Mutant::GapsUnlocked) { rows } else { with_gaps };
         let held = if lives(Mutant::FlushSkipsDestaging) {
@@ -305,7 +295,7 @@ impl Stripes {
         chosen: Vec<Candidate>,
         reason: DestageReason,
     ) -> Result<(), ArrayError> {
-        let destages = chosen.into_iter().map(|one| self.destage(cache, one, reason));
+        let destages = chosen.into_iter().map(|one| self.destage(cache, one.stripe, one.rows, reason));
         let destages = stream::iter(destages).buffer_unordered(DESTAGES_IN_FLIGHT);
         destages.fold(Ok(()), async |all: Result<(), ArrayError>, one| all.and(one)).await
     }
