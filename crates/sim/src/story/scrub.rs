@@ -58,6 +58,10 @@ impl Story {
 
     /// A bit flips on the medium: a check finds its row, and finds nothing once the bit is restored.
     fn flip_and_check(&mut self) -> Result<(), Violation> {
+        // What is dirty may be destaged over the flipped bit.
+        if self.was_cached {
+            self.flush_all()?;
+        }
         let units = self.units_by_role();
         let unit = units[self.rng.usize(..units.len())];
         let offset = self.rng.u64(..self.shape.data_bytes);
