@@ -87,17 +87,14 @@ struct Place {
 /// What was done to the model, and what became of it.
 struct Aged {
     changes: Vec<Change>,
-    /// The groups of the directories.
-    groups: Vec<u32>,
     places: BTreeMap<String, Place>,
 }
 
-/// Fills the model to 90 %, then so many times deletes a fifth and fills it again.
-fn age_the_model(cycles: u32) -> Aged {
+/// Fills a model with directories in these groups to 90 %, then so many times deletes a fifth and fills it again.
+fn age_the_model(directories: &[u32], cycles: u32) -> Aged {
     let (mut of, _) = Ext3::new(SIZE_BYTES, JOURNAL_BYTES / BLOCK_BYTES, 1);
-    let layout = *of.layout();
     let mut rng = Rng::with_seed(1);
-    let directories: Vec<_> = (0..DIRECTORIES).map(|_| of.make_directory(None)).collect();
+    let directories: Vec<_> = directories.iter().map(|group| of.make_directory_in(*group)).collect();
     let (mut changes, mut files) = (Vec::new(), BTreeMap::new());
     for left in (0..=cycles).rev() {
         while of.free_blocks() > of.blocks() / 10 {
@@ -117,37 +114,53 @@ fn age_the_model(cycles: u32) -> Aged {
         }
     }
     let places = files.into_iter().map(|(path, (change, file))| {
-        let inode_group = file.inode / layout.inodes_per_group;
         (
             path,
             Place {
-                inode_group,
+                inode_group: of.group_of(&file),
                 directory: change.directory,
                 indirect: file.indirect.len(),
                 data: file.data,
             },
         )
     });
-    let groups = directories.iter().map(|directory| of.group_of_directory(*directory)).collect();
-    Aged { changes, groups, places: places.collect() }
+    Aged { changes, places: places.collect() }
 }
 
 /// A mounted image, until it is dropped.
-struct Mounted<'a>(&'a Path);
+struct Mounted(TempDir);
 
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        tool("umount", &[self.0.to_str().unwrap()]);
+impl Mounted {
+    fn new(image: &Path) -> Self {
+        let at = tempfile::tempdir().unwrap();
+        tool("mount", &["-t", "ext3", "-o", "loop", image.to_str().unwrap(), at.path().to_str().unwrap()]);
+        Self(at)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 }
 
-/// Does the same on the real one.
-fn age_the_real_one(image: &Path, folder: &TempDir, changes: &[Change]) {
-    let at = folder.path().join("mounted");
-    fs::create_dir(&at).unwrap();
-    tool("mount", &["-t", "ext3", "-o", "loop", image.to_str().unwrap(), at.to_str().unwrap()]);
-    let mounted = Mounted(&at);
-    (0..DIRECTORIES).for_each(|directory| fs::create_dir(at.join(format!("d{directory}"))).unwrap());
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        tool("umount", &[self.path().to_str().unwrap()]);
+    }
+}
+
+/// Makes the directories of the real one. Returns the groups that the kernel chose, at random.
+fn make_directories(image: &Path, folder: &TempDir) -> Vec<u32> {
+    let names = || (0..DIRECTORIES).map(|directory| format!("d{directory}"));
+    let mounted = Mounted::new(image);
+    names().for_each(|name| fs::create_dir(mounted.path().join(name)).unwrap());
+    drop(mounted);
+    look(image, folder, names()).iter().map(|place| place.inode_group).collect()
+}
+
+/// Does to the real one what was done to the model.
+fn age_the_real_one(image: &Path, changes: &[Change]) {
+    let mounted = Mounted::new(image);
+    let at = mounted.path();
     let mut deletes = false;
     for change in changes {
         let path = at.join(change.path());
@@ -161,7 +174,6 @@ fn age_the_real_one(image: &Path, folder: &TempDir, changes: &[Change]) {
             blocks => fs::write(path, vec![7; (blocks * BLOCK_BYTES) as usize]).unwrap(),
         }
     }
-    drop(mounted);
 }
 
 /// Asks debugfs where files and directories lie.
@@ -222,19 +234,19 @@ fn looks(places: &[Place], directory_groups: &[u32]) -> Looks {
     }
 }
 
-/// The same history on both: what files look like on the real one, and in the model.
+/// The same history in the same directories on both: what files look like on the real one, and in the model.
 fn on_both(cycles: u32) -> [Looks; 2] {
     let folder = tempfile::tempdir().unwrap();
-    let (image, own) = (make(&folder), age_the_model(cycles));
-    age_the_real_one(&image, &folder, &own.changes);
-    let directories = (0..DIRECTORIES).map(|directory| format!("d{directory}"));
-    let groups: Vec<_> = look(&image, &folder, directories).iter().map(|place| place.inode_group).collect();
+    let image = make(&folder);
+    let groups = make_directories(&image, &folder);
+    let own = age_the_model(&groups, cycles);
+    age_the_real_one(&image, &own.changes);
     let found = look(&image, &folder, own.places.keys().cloned());
     assert_eq!(found.len(), own.places.len());
     let own_places: Vec<_> = own.places.into_values().collect();
     let found =
         found.into_iter().zip(&own_places).map(|(found, own)| Place { directory: own.directory, ..found });
-    let both = [looks(&found.collect::<Vec<_>>(), &groups), looks(&own_places, &own.groups)];
+    let both = [looks(&found.collect::<Vec<_>>(), &groups), looks(&own_places, &groups)];
     println!("after {cycles} cycles, real and model: {both:?}");
     both
 }
@@ -255,8 +267,9 @@ fn files_look_about_as_on_a_real_ext3() {
         // Found: 0.93 and 1.00 when new, 0.85 and 0.92 when aged. The kernel's allocator takes short files from pools of its own,
         // whose ends split some.
         near("short files in one run", |looks| looks.contiguous, 0.12);
-        // Both put inodes beside their directories while there is room; groups are chosen at random.
-        near("inodes beside their directories", |looks| looks.near_directory, 0.1);
+        // Both put inodes beside their directories while their groups have room. Found: 0.93 to 0.97 in the model. The kernel
+        // has two answers for the same history: 0.98 to 1.00 in seven runs of eight, 0.79 to 0.91 in the eighth.
+        near("inodes beside their directories", |looks| looks.near_directory, 0.25);
         near("data beside their inodes", |looks| looks.near_inode, 0.15);
         // The kernel moves a file to another place when it grows beyond 16 blocks, which half of these do; ours does not.
         let ratio = real.fragments / model.fragments;

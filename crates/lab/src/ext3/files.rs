@@ -92,10 +92,17 @@ impl Ext3 {
         self.layout.blocks.into()
     }
 
-    /// The group of a directory.
+    /// The group of a file's inode.
     #[cfg(test)]
-    pub(super) fn group_of_directory(&self, directory: u32) -> u32 {
-        self.inodes.group_of(self.directories[directory as usize].inode)
+    pub(super) fn group_of(&self, file: &File) -> u32 {
+        self.inodes.group_of(file.inode)
+    }
+
+    /// Makes a directory of the root in this group; its number.
+    #[cfg(test)]
+    pub(super) fn make_directory_in(&mut self, group: u32) -> u32 {
+        let inode = self.inodes.for_directory_in(group).expect("an inode is left");
+        self.add_directory(inode)
     }
 
     /// Sizes and places.
@@ -124,6 +131,10 @@ impl Ext3 {
         }
         let parent = parent.map(|parent| self.directories[parent as usize].inode);
         let inode = self.inodes.for_directory(parent, &self.blocks, &mut self.rng).expect("an inode is left");
+        self.add_directory(inode)
+    }
+
+    fn add_directory(&mut self, inode: u32) -> u32 {
         self.touch_inode(inode);
         self.directories.push(Directory::new(inode));
         self.directories.len() as u32 - 1

@@ -52,6 +52,11 @@ impl Inodes {
             Some(parent) => self.group_below(self.group_of(parent), blocks)?,
             None => self.group_in_root(blocks, rng.u32(..self.groups()))?,
         };
+        self.for_directory_in(group)
+    }
+
+    /// An inode for a new directory in this group; none if all of the group's are taken.
+    pub(super) fn for_directory_in(&mut self, group: u32) -> Option<u32> {
         self.directories[group as usize] += 1;
         self.take_in(group)
     }
