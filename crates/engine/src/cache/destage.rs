@@ -46,9 +46,11 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Keeps what the write has read beside these cells.
+    /// Keeps what the write has read beside these cells, unless the cache is being emptied, and goes soon.
     pub(crate) fn keep_read<'a>(&self, read: impl Iterator<Item = &'a Run>) {
-        self.cache.keep_read(self.stripe, read);
+        if !matches!(self.of, Of::Destage { reason: DestageReason::Stop, .. }) {
+            self.cache.keep_read(self.stripe, read);
+        }
     }
 
     /// All was written.

@@ -56,3 +56,32 @@ impl Stripes {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::working::tests::{array, put};
+    use crate::{CacheKind, cache::DestageReason, shape::geometry::StripeIndex};
+
+    /// Blocks that are clean once one stripe was destaged, of which every third row had a dirty block.
+    fn clean_after(reason: DestageReason) -> u64 {
+        let (world, array) = array(CacheKind::StripeCt);
+        let (cache, stripe) = (array.parts().stripes.cache().unwrap(), StripeIndex(1));
+        put(&cache, stripe, &[0, 3, 6]);
+        let destaged = array.clone();
+        world
+            .run(async move {
+                let stripes = &destaged.parts().stripes;
+                let cache = stripes.cache().unwrap();
+                stripes.destage(&cache, stripe, cache.dirty_rows(stripe), reason).await
+            })
+            .unwrap();
+        array.cache().unwrap().clean_blocks
+    }
+
+    /// Three blocks were written, and those of the two other columns read, with the gaps between them.
+    #[test]
+    fn what_is_read_while_the_cache_is_emptied_is_not_kept() {
+        assert_eq!([clean_after(DestageReason::Flush), clean_after(DestageReason::Stop)], [17, 3]);
+    }
+}

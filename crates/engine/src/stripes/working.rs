@@ -41,7 +41,7 @@ impl Stripes {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use stripewise_device::{Device, IoBuf, Timestamp, WriteBufs, memory::MemoryDevice};
@@ -60,7 +60,8 @@ mod tests {
 
     const ROWS: usize = 8;
 
-    fn array(kind: CacheKind) -> (World, Array) {
+    /// An array whose strides below five are filled, with a cache of this kind.
+    pub(in crate::stripes) fn array(kind: CacheKind) -> (World, Array) {
         let world = World::new(1);
         let member = |i| Arc::new(MemoryDevice::new(format!("m{i}"), 3 << 20)) as Arc<dyn Device>;
         let mut options = CreateOptions::new("working", Level::Raid5, (0..4).map(member).collect());
@@ -77,16 +78,21 @@ mod tests {
         (world, array.unwrap())
     }
 
-    /// What a destage of stripe 1 works with once these blocks of it are dirty.
-    fn used(array: &Array, blocks: &[usize]) -> usize {
-        let stripes = &array.parts().stripes;
-        let (cache, stripe) = (stripes.cache().unwrap(), StripeIndex(1));
+    /// Puts these blocks of a stripe.
+    pub(in crate::stripes) fn put(cache: &Cache, stripe: StripeIndex, blocks: &[usize]) {
         for block in blocks {
             let data = Data::of(WriteBufs::from_iter([IoBuf::zeroed(BLOCK_BYTES).freeze()]), 0);
             let (start, len) = (block * BLOCK_BYTES, BLOCK_BYTES);
             let span = StripeSpan { stripe, start, len, request_offset: 0 };
             cache.put(&span, &data, Way::Back, Timestamp::default()).unwrap();
         }
+    }
+
+    /// What a destage of stripe 1 works with once these blocks of it are dirty.
+    fn used(array: &Array, blocks: &[usize]) -> usize {
+        let stripes = &array.parts().stripes;
+        let (cache, stripe) = (stripes.cache().unwrap(), StripeIndex(1));
+        put(&cache, stripe, blocks);
         let rows = cache.dirty_rows(stripe);
         let held = if cache.fills_gaps() { stripes.with_gaps(rows) } else { rows };
         stripes.blocks_to_work_with(&cache, stripe, held)
