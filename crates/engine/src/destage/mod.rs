@@ -4,6 +4,7 @@
 
 mod past;
 mod turns;
+mod ways;
 
 use std::fmt;
 

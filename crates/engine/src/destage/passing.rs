@@ -46,8 +46,10 @@ impl Default for Passing {
 }
 
 impl Passing {
-    /// Another policy decides meanwhile: neither the window under way counts, nor a trial.
-    pub(super) fn pause(&mut self) {
+    /// Another policy decides meanwhile: neither the window under way counts, nor a trial. It tells which way it takes for
+    /// the better one, if it knows.
+    pub(super) fn pause(&mut self, passes: Option<bool>) {
+        passes.into_iter().for_each(|passes| self.turns.expect(passes));
         self.turns.pause();
     }
 }

@@ -37,11 +37,13 @@ impl Seen<'_> {
     }
 }
 
-/// What members have spent on writes of parts of stripes so far, one way and the other.
+/// What members have spent so far: on writes of parts of stripes, one way and the other, and on all else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Spent {
     pub(crate) through: Account,
     pub(crate) back: Account,
+    /// Reads, whole stripes and jobs, all members together, in nanoseconds.
+    pub(crate) others_ns: u64,
     pub(crate) members: u64,
 }
 
@@ -54,6 +56,17 @@ pub(crate) struct Account {
     pub(crate) bytes: u64,
     /// Writes that passed by; blocks that were destaged.
     pub(crate) count: u64,
+}
+
+impl Account {
+    /// What has come to it since then.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            ns: self.ns.saturating_sub(before.ns),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            count: self.count.saturating_sub(before.count),
+        }
+    }
 }
 
 /// Which writes go past the cache.

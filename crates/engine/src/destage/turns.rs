@@ -105,6 +105,13 @@ impl Turns {
         self.is_settling = true;
     }
 
+    /// As long as they have not both been measured, this way is taken for the better one.
+    pub(super) fn expect(&mut self, is_on: bool) {
+        if self.rates.iter().any(Option::is_none) {
+            self.best = is_on;
+        }
+    }
+
     /// Whether the way is on from now on. `served` is what it may make faster.
     pub(crate) fn next(&mut self, served: Served, flushes: Flushes, now: Timestamp) -> bool {
         let is_served = self.last.1 != served.requests;
@@ -280,6 +287,21 @@ mod tests {
         }
         let share = on / f64::from(steps);
         assert!(turns.best && share > 0.95, "{share}");
+    }
+
+    #[test]
+    fn what_is_expected_holds_until_both_ways_were_measured() {
+        let (mut turns, mut clock) = begin();
+        turns.expect(true);
+        turns.pause();
+        assert_eq!(live(&mut turns, &mut clock, 4, |_| 100), 1.0);
+        turns.expect(false);
+        turns.pause();
+        assert_eq!(live(&mut turns, &mut clock, 4, |_| 100), 0.0);
+        live(&mut turns, &mut clock, 400, |is_on| if is_on { 200 } else { 100 });
+        turns.expect(false);
+        turns.pause();
+        assert_eq!(live(&mut turns, &mut clock, 4, |is_on| if is_on { 200 } else { 100 }), 1.0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! While there is room, writes are put: the cache takes a burst as fast as memory does. Once it is full, members
 //! decide how fast clients are served, and the way that occupies them for a shorter time is the faster one. Both are
 //! measured at the same time: a sample of the stripes, a small share, goes the other way. It has no more than its share of
-//! the cache, so that it finds what all stripes would find.
+//! the cache, so that it finds what all stripes would find. Writes of each size are weighed by themselves.
 //!
 //! Where members are not the limit, such as flash under a few clients, or where both ways occupy them alike,
 //! [turns](super::Turns) decide.
@@ -14,8 +14,10 @@ use stripewise_device::Timestamp;
 
 use super::{
     Passing, PastPolicy,
-    past::{Account, Bound, Past, Seen, Spent, Verdict, Weighed, Why},
+    past::{Bound, Past, Seen, Spent, Verdict, Weighed, Why},
+    ways::{SIZES, Ways, size_of},
 };
+use crate::members::stats::Served;
 
 pub(super) static POLICY: PastPolicy = PastPolicy {
     name: "cost",
@@ -37,13 +39,8 @@ const SAMPLE_FIRST: f64 = 1.0 / 16.0;
 /// A sample that goes by way of the cache has room for so many stripes at least, and no more than this share of it.
 const SAMPLE_STRIPES: u64 = 8;
 const SAMPLE_ROOM_MAX: f64 = 0.25;
-/// A way is known after so many writes past the cache, or destaged blocks.
-const KNOWN_WRITES: f64 = 64.0;
-const KNOWN_BLOCKS: f64 = 256.0;
-/// After so many times as much, it counts half.
-const HALVED_AFTER: f64 = 8.0;
 /// Costs that differ by less than this factor are alike.
-const ALIKE: f64 = 1.5;
+const ALIKE: f64 = 1.25;
 /// Writes went past the cache, so many in a window at least, and members were not busy: each client waits for one write
 /// after the other. That is not tried again for so long.
 const PASSED_MIN: u64 = 8;
@@ -51,16 +48,36 @@ const NOT_AGAIN: Duration = Duration::from_secs(60);
 /// Weight of the newest measurement of what a destaged block takes.
 const WEIGHT: f64 = 1.0 / 4.0;
 
+/// What is summed up.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    since: Timestamp,
+    /// What had been spent by then, what clients had written, and how many blocks were dirty.
+    spent: Spent,
+    written: Served,
+    dirty: u64,
+}
+
+impl Window {
+    fn new(seen: &Seen<'_>) -> Self {
+        Self { since: seen.now, spent: (seen.spent)(), written: seen.written, dirty: seen.fill.dirty }
+    }
+}
+
 /// Weighs the ways.
 #[derive(Debug, Default)]
 struct Weighing {
     is_full: bool,
     /// Writes go past the cache, but for the sample.
     is_through: bool,
-    /// When it began, what had been spent by then, and how many blocks were dirty.
-    window: Option<(Timestamp, Spent, u64)>,
-    through: Cost,
-    back: Cost,
+    window: Option<Window>,
+    /// What the ways cost, by the size of writes.
+    ways: [Ways; SIZES],
+    /// Which size clients write now.
+    size: usize,
+    /// Blocks that were dirty when the size changed, and are not destaged yet: what they take says nothing of writes of the
+    /// new size.
+    older: u64,
     /// What a destaged block takes.
     block_ns: Option<f64>,
     /// How busy members were in the last window; none before there was one.
@@ -68,33 +85,6 @@ struct Weighing {
     /// Not through before.
     not_before: Timestamp,
     turns: Passing,
-}
-
-/// What one way has cost lately.
-#[derive(Debug, Clone, Copy, Default)]
-struct Cost {
-    ns: f64,
-    bytes: f64,
-    count: f64,
-}
-
-impl Cost {
-    fn add(&mut self, ns: f64, bytes: u64, count: u64) {
-        self.ns += ns;
-        self.bytes += bytes as f64;
-        self.count += count as f64;
-    }
-
-    fn halve(&mut self) {
-        self.ns /= 2.0;
-        self.bytes /= 2.0;
-        self.count /= 2.0;
-    }
-
-    /// Of a byte, in nanoseconds.
-    fn of_byte(&self, known_after: f64) -> Option<f64> {
-        (self.count >= known_after && self.bytes > 0.0).then(|| self.ns.max(0.0) / self.bytes)
-    }
 }
 
 impl Past for Weighing {
@@ -113,7 +103,8 @@ impl Past for Weighing {
         if self.busy.is_some_and(|busy| busy < BUSY) || self.are_alike() {
             return self.turns.next(seen);
         }
-        self.turns.pause();
+        let (through, back) = self.known();
+        self.turns.pause(through.zip(back).map(|(through, back)| through < back));
         self.verdict(Bound::share(self.sample()), 1.0)
     }
 }
@@ -121,38 +112,52 @@ impl Past for Weighing {
 impl Weighing {
     /// Takes note of what was spent since the window began, if it is over.
     fn measure(&mut self, seen: &Seen<'_>) {
-        let Some((since, before, dirty)) = self.window else {
-            self.window = Some((seen.now, (seen.spent)(), seen.fill.dirty));
+        let Some(before) = self.window else {
+            self.window = Some(Window::new(seen));
             return;
         };
-        let time = seen.now.since(since);
+        let time = seen.now.since(before.since);
         if time < WINDOW {
             return;
         }
-        let spent = (seen.spent)();
-        self.window = Some((seen.now, spent, seen.fill.dirty));
-        let [through, back] =
-            [(spent.through, before.through), (spent.back, before.back)].map(|(now, before)| Account {
-                ns: now.ns.saturating_sub(before.ns),
-                bytes: now.bytes.saturating_sub(before.bytes),
-                count: now.count.saturating_sub(before.count),
-            });
+        let now = Window::new(seen);
+        self.window = Some(now);
+        let (spent, earlier) = (now.spent, before.spent);
+        let [through, back] = [(spent.through, earlier.through), (spent.back, earlier.back)]
+            .map(|(now, before)| now.since(before));
         if back.count > 0 {
             let of_block = back.ns as f64 / back.count as f64;
             let known = self.block_ns.get_or_insert(of_block);
             *known += WEIGHT * (of_block - *known);
         }
-        // What has become dirty is still to be destaged.
-        let owed = (seen.fill.dirty as f64 - dirty as f64) * self.block_ns.unwrap_or(0.0);
-        self.through.add(through.ns as f64, through.bytes, through.count);
-        self.back.add(back.ns as f64 + owed, back.bytes, back.count);
-        let busy = (through.ns + back.ns) as f64 / (time.as_nanos() as f64 * spent.members.max(1) as f64);
-        self.busy = Some(busy);
-        if self.through.count > HALVED_AFTER * KNOWN_WRITES && self.back.count > HALVED_AFTER * KNOWN_BLOCKS {
-            self.through.halve();
-            self.back.halve();
+        self.look_at_size(before, now);
+        let ways = &mut self.ways[self.size];
+        ways.through.add(through.ns as f64, through.bytes, through.count);
+        if self.older == 0 {
+            // What has become dirty is still to be destaged.
+            let owed = (now.dirty as f64 - before.dirty as f64) * self.block_ns.unwrap_or(0.0);
+            ways.back.add(back.ns as f64 + owed, back.bytes, back.count);
         }
+        self.older = self.older.saturating_sub(back.count);
+        ways.fade();
+        let occupied_ns = through.ns + back.ns + (spent.others_ns - earlier.others_ns);
+        let busy = occupied_ns as f64 / (time.as_nanos() as f64 * spent.members.max(1) as f64);
+        self.busy = Some(busy);
         self.choose(busy, through.count, seen.now);
+    }
+
+    /// Which size clients wrote in a window. If it is another one, what is dirty by now is older.
+    fn look_at_size(&mut self, before: Window, now: Window) {
+        let requests = now.written.requests - before.written.requests;
+        if requests == 0 {
+            return;
+        }
+        let size = size_of((now.written.bytes - before.written.bytes) / requests);
+        if size != self.size {
+            (self.size, self.older) = (size, before.dirty);
+            // What was chosen for another size says nothing.
+            self.is_through &= !matches!(self.known(), (None, _) | (_, None));
+        }
     }
 
     /// Chooses anew, after a window with so many writes past the cache.
@@ -174,16 +179,22 @@ impl Weighing {
         matches!(self.known(), (Some(through), Some(back)) if through < ALIKE * back && back < ALIKE * through)
     }
 
-    /// What a byte costs through, and back.
+    /// What a byte of writes of this size costs through, and back.
     fn known(&self) -> (Option<f64>, Option<f64>) {
-        (self.through.of_byte(KNOWN_WRITES), self.back.of_byte(KNOWN_BLOCKS))
+        self.ways[self.size].known()
     }
 
     /// The share of stripes that goes the other way.
     fn sample(&self) -> f64 {
-        let (Some(through), Some(back)) = self.known() else { return SAMPLE_FIRST };
+        let (through, back) = self.known();
         let (chosen, other) = if self.is_through { (through, back) } else { (back, through) };
-        if other <= 0.0 { SAMPLE_MAX } else { (SAMPLE_COST * chosen / other).clamp(SAMPLE_MIN, SAMPLE_MAX) }
+        match (chosen, other) {
+            (_, None) => SAMPLE_FIRST,
+            (Some(chosen), Some(other)) if other > 0.0 => {
+                (SAMPLE_COST * chosen / other).clamp(SAMPLE_MIN, SAMPLE_MAX)
+            }
+            _ => SAMPLE_MAX,
+        }
     }
 
     /// The share of the cache without which a sample there would show nothing.
@@ -204,7 +215,7 @@ impl Weighing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{destage::Fill, members::stats::Served};
+    use crate::destage::Fill;
 
     const MEMBERS: u64 = 5;
     const STEP_NS: u64 = 20_000_000;
@@ -217,8 +228,14 @@ mod tests {
         weighing: Weighing,
         now: u64,
         spent: Spent,
-        /// Bytes that clients wrote so far.
-        written: u64,
+        /// What clients wrote so far.
+        written: Served,
+        /// Writes that passed by so far.
+        passed: f64,
+        /// Blocks of a write.
+        blocks: u64,
+        /// The share of the time that members read.
+        reads: f64,
     }
 
     impl Load {
@@ -233,11 +250,16 @@ mod tests {
                 let [through, back] = [share * bytes, (1.0 - share) * bytes];
                 self.spent.through.ns += (through * through_ns) as u64;
                 self.spent.through.bytes += through as u64;
-                self.spent.through.count = self.spent.through.bytes / BLOCK;
+                self.passed += through / (BLOCK * self.blocks.max(1)) as f64;
+                self.spent.through.count = self.passed as u64;
                 self.spent.back.ns += (back * back_ns) as u64;
                 self.spent.back.bytes += back as u64;
                 self.spent.back.count = self.spent.back.bytes / BLOCK;
-                (self.written, ns) = (self.written + bytes as u64, ns + time);
+                self.spent.others_ns += (self.reads * (STEP_NS * MEMBERS) as f64) as u64;
+                let request = BLOCK * self.blocks.max(1);
+                self.written.bytes += bytes as u64 / request * request;
+                self.written.requests += bytes as u64 / request;
+                ns += time;
                 self.now += STEP_NS;
             }
             let through = self.spent.through.bytes - before.through.bytes;
@@ -251,7 +273,7 @@ mod tests {
                 fill: Fill { dirty: HIGH, low: HIGH * 85 / 95, high: HIGH },
                 wants_room: true,
                 stripe_blocks: 128,
-                written: Served { requests: self.written / BLOCK, bytes: self.written, flushes: 0 },
+                written: self.written,
                 spent: &spent,
                 now: Timestamp(self.now),
             };
@@ -275,6 +297,33 @@ mod tests {
                 assert!(cost < 1.02 * best, "{what}");
             }
         }
+    }
+
+    /// Both are known from before, and neither is taken for the other.
+    #[test]
+    fn each_size_of_writes_has_its_own_way() {
+        let mut load = Load::default();
+        let (small, large) = ((400.0, 100.0), (100.0, 200.0));
+        load.run(300, small, 1.0);
+        load.blocks = 32;
+        assert!(load.run(1, large, 1.0).0 < 0.1, "not known yet");
+        load.run(300, large, 1.0);
+        assert!(load.run(10, large, 1.0).0 > 0.8);
+        for _ in 0..3 {
+            load.blocks = 1;
+            load.run(1, small, 1.0);
+            assert!(load.run(1, small, 1.0).0 < 0.1, "as was known");
+            load.blocks = 32;
+            load.run(1, large, 1.0);
+            assert!(load.run(1, large, 1.0).0 > 0.8, "as was known");
+        }
+    }
+
+    #[test]
+    fn members_that_read_are_busy_too() {
+        let mut load = Load { reads: 0.7, ..Load::default() };
+        load.run(600, (100.0, 300.0), 0.2);
+        assert!(load.weighing.is_through && load.step().weighed.why == Why::Cost);
     }
 
     #[test]

@@ -229,8 +229,9 @@ impl Destager {
         let spent = || {
             let (mut through, mut back) = cache.accounts(written.bytes);
             let (spent, members) = jobs.stripes.spent();
-            [through.ns, back.ns] = spent;
-            Spent { through, back, members }
+            let others_ns;
+            [through.ns, back.ns, others_ns] = spent;
+            Spent { through, back, others_ns, members }
         };
         let stripe_blocks = cache.stripe_blocks();
         let seen = Seen { fill, wants_room, stripe_blocks, written, spent: &spent, now };

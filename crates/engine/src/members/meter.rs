@@ -69,8 +69,8 @@ pub(crate) struct Meter {
     queue_weight: AtomicU32,
     /// When the last request ended.
     last_end_ns: AtomicU64,
-    /// How long writes of parts of stripes, and destages, have occupied it.
-    spent_ns: [AtomicU64; 2],
+    /// How long writes of parts of stripes, destages, and all else have occupied it.
+    spent_ns: [AtomicU64; 3],
     classes: [Class; 3],
 }
 
@@ -259,8 +259,9 @@ impl Meter {
         MemberCost { read: read.get(), write: write.get(), rewrite: rewrite.get(), queue: load(&self.queue) }
     }
 
-    /// How long writes of parts of stripes have occupied it so far, and how long destages have, in nanoseconds.
-    pub(crate) fn spent_ns(&self) -> [u64; 2] {
+    /// How long writes of parts of stripes have occupied it so far, how long destages have, and how long all else has, in
+    /// nanoseconds.
+    pub(crate) fn spent_ns(&self) -> [u64; 3] {
         self.spent_ns.each_ref().map(|spent| spent.load(Relaxed))
     }
 
@@ -299,11 +300,12 @@ impl Meter {
         let end = env.now().0;
         let before = self.last_end_ns.swap(end, Relaxed);
         let occupied_ns = end.saturating_sub(before.max(begun.0));
-        match cause {
-            Cause::Part => self.spent_ns[0].fetch_add(occupied_ns, Relaxed),
-            Cause::Destage => self.spent_ns[1].fetch_add(occupied_ns, Relaxed),
-            Cause::Whole | Cause::Reader | Cause::Job => 0,
+        let of = match cause {
+            Cause::Part => 0,
+            Cause::Destage => 1,
+            Cause::Whole | Cause::Reader | Cause::Job => 2,
         };
+        self.spent_ns[of].fetch_add(occupied_ns, Relaxed);
         let ns = occupied_ns as f32;
         let blocks = (bytes / BLOCK_BYTES).max(1) as f32;
         let [read, write, rewrite] = &self.classes;

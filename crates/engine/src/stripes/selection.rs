@@ -113,13 +113,13 @@ impl Stripes {
         self.selection.load().needs_costs() || self.cache.look(of_cache)
     }
 
-    /// How long writes of parts of stripes, and destages, have occupied the members so far, in nanoseconds; and how many
-    /// members there are.
-    pub(crate) fn spent(&self) -> ([u64; 2], u64) {
+    /// How long writes of parts of stripes, destages, and all else have occupied the members so far, in nanoseconds; and
+    /// how many members there are.
+    pub(crate) fn spent(&self) -> ([u64; 3], u64) {
         self.members.look(|topology| {
-            topology.members().fold(([0; 2], 0), |([through, back], count), member| {
-                let [of_parts, of_destages] = member.meter.spent_ns();
-                ([through + of_parts, back + of_destages], count + 1)
+            topology.members().fold(([0; 3], 0), |(mut sum, count), member| {
+                sum.iter_mut().zip(member.meter.spent_ns()).for_each(|(sum, ns)| *sum += ns);
+                (sum, count + 1)
             })
         })
     }

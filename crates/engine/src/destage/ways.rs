@@ -1,0 +1,92 @@
+//! What the two ways cost, by the size of writes: a block of a large write costs members less than a small write, and by another
+//! factor one way than the other.
+
+/// A way is known after so many writes past the cache, or destaged blocks.
+const KNOWN_WRITES: f64 = 64.0;
+const KNOWN_BLOCKS: f64 = 256.0;
+/// After so many times as much, it counts half.
+const HALVED_AFTER: f64 = 8.0;
+/// Sizes of writes that are told apart: of up to 8 KiB on average, and of up to twice as much each.
+pub(super) const SIZES: usize = 7;
+const SIZE_FIRST_BITS: u32 = 13;
+
+/// What both ways have cost lately.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ways {
+    pub(super) through: Cost,
+    pub(super) back: Cost,
+}
+
+impl Ways {
+    /// What a byte costs through, and back.
+    pub(super) fn known(&self) -> (Option<f64>, Option<f64>) {
+        (self.through.of_byte(KNOWN_WRITES), self.back.of_byte(KNOWN_BLOCKS))
+    }
+
+    /// What is older counts half, once there is enough of it.
+    pub(super) fn fade(&mut self) {
+        if self.through.count > HALVED_AFTER * KNOWN_WRITES && self.back.count > HALVED_AFTER * KNOWN_BLOCKS {
+            self.through.halve();
+            self.back.halve();
+        }
+    }
+}
+
+/// What one way has cost lately.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cost {
+    ns: f64,
+    bytes: f64,
+    count: f64,
+}
+
+impl Cost {
+    pub(super) fn add(&mut self, ns: f64, bytes: u64, count: u64) {
+        self.ns += ns;
+        self.bytes += bytes as f64;
+        self.count += count as f64;
+    }
+
+    fn halve(&mut self) {
+        self.ns /= 2.0;
+        self.bytes /= 2.0;
+        self.count /= 2.0;
+    }
+
+    /// Of a byte, in nanoseconds.
+    fn of_byte(&self, known_after: f64) -> Option<f64> {
+        (self.count >= known_after && self.bytes > 0.0).then(|| self.ns.max(0.0) / self.bytes)
+    }
+}
+
+/// The place of a size among those that are told apart.
+pub(super) fn size_of(bytes: u64) -> usize {
+    let bits = u64::BITS - bytes.saturating_sub(1).leading_zeros();
+    (bits.saturating_sub(SIZE_FIRST_BITS) as usize).min(SIZES - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_apart_by_factors_of_two() {
+        let of = [0, 1, 4096, 8192, 8193, 16_384, 65_536, 131_072, 262_144, 262_145, u64::MAX];
+        assert_eq!(of.map(size_of), [0, 0, 0, 0, 1, 1, 3, 4, 5, 6, 6]);
+    }
+
+    #[test]
+    fn a_way_is_known_after_enough_of_it_and_what_is_older_fades() {
+        let mut ways = Ways::default();
+        ways.through.add(100.0, 10, 63);
+        ways.back.add(500.0, 10, 256);
+        assert_eq!(ways.known(), (None, Some(50.0)));
+        for _ in 0..1000 {
+            ways.through.add(1000.0, 10, 64);
+            ways.back.add(20.0, 10, 256);
+            ways.fade();
+        }
+        let (Some(through), Some(back)) = ways.known() else { panic!("both are known") };
+        assert!((through - 100.0).abs() < 1.0 && (back - 2.0).abs() < 0.1, "{through}, {back}");
+    }
+}
