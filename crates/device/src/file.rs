@@ -97,10 +97,25 @@ const BUSY_POLL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct FileDevice {
     info: DeviceInfo,
-    file: Arc<OpenFile>,
+    target: Target,
     is_block: bool,
+}
+
+/// Where requests go.
+#[derive(Debug, Clone)]
+struct Target {
+    file: Arc<OpenFile>,
+    /// The size of a regular file; 0 of a block device.
+    file_bytes: u64,
     /// Whether its queue can be polled; false once the kernel has refused.
     can_poll: Arc<AtomicBool>,
+}
+
+impl Target {
+    fn submit(&self, command: Command, payload: Payload) -> OpHandle {
+        let Self { file, file_bytes, can_poll } = self;
+        OpHandle::submit_to_file(FileRequest { file, file_bytes: *file_bytes, can_poll, command, payload })
+    }
 }
 
 impl FileDevice {
@@ -139,7 +154,9 @@ impl FileDevice {
         };
         let dev = if is_block { metadata.rdev() } else { metadata.dev() };
         let can_poll = Arc::new(AtomicBool::new(options.poll || queue_says(dev, "io_poll", "1")));
-        Ok(Self { info, file: OpenFile::new(file.into()), is_block, can_poll })
+        let file_bytes = if is_block { 0 } else { info.size_bytes };
+        let target = Target { file: OpenFile::new(file.into()), file_bytes, can_poll };
+        Ok(Self { info, target, is_block })
     }
 }
 
@@ -244,9 +261,18 @@ impl Device for FileDevice {
     }
 
     fn write(&self, offset_bytes: u64, from: WriteBufs, flags: WriteFlags) -> Completion {
-        let rw_flags = if flags.fua { libc::RWF_DSYNC } else { 0 };
+        // The kernel's FUSE drops the flag of an asynchronous direct write, and says nothing.
+        let syncs_after = flags.fua && self.target.file.is_served();
+        let rw_flags = if flags.fua && !syncs_after { libc::RWF_DSYNC } else { 0 };
         let op = self.submit(Command::Write { offset_bytes, rw_flags }, Payload::Write(from));
-        IoFuture::uring(op, finish)
+        if !syncs_after {
+            return IoFuture::uring(op, finish);
+        }
+        let (target, written) = (self.target.clone(), IoFuture::uring(op, finish));
+        IoFuture::boxed(async move {
+            written.await?;
+            IoFuture::uring(target.submit(Command::Sync, Payload::None), finish).await
+        })
     }
 
     fn flush(&self) -> Completion {
@@ -270,14 +296,14 @@ impl Device for FileDevice {
         if self.is_block {
             return IoFuture::ready(Ok(vec![Extent { len_bytes: range.end - range.start, is_hole: false }]));
         }
-        let (file, size_bytes) = (self.file.clone(), self.info.size_bytes);
+        let (file, size_bytes) = (self.target.file.clone(), self.info.size_bytes);
         let look = move || {
             let extents = file_extents(file.as_fd(), range);
             // What a file has lost at its end is not a hole.
             let now = rustix::fs::fstat(&*file).map_or(0, |stat| stat.st_size as u64);
             if now >= size_bytes { Ok(extents) } else { Err(IoError::new(IoErrorKind::Truncated)) }
         };
-        if !self.file.is_served() {
+        if !self.target.file.is_served() {
             return IoFuture::ready(look());
         }
         // The file's server may hang; the worker must not.
@@ -315,9 +341,7 @@ fn file_extents(fd: BorrowedFd<'_>, range: std::ops::Range<u64>) -> Vec<Extent> 
 
 impl FileDevice {
     fn submit(&self, command: Command, payload: Payload) -> OpHandle {
-        let file_bytes = if self.is_block { 0 } else { self.info.size_bytes };
-        let (file, can_poll) = (&self.file, &self.can_poll);
-        OpHandle::submit_to_file(FileRequest { file, file_bytes, can_poll, command, payload })
+        self.target.submit(command, payload)
     }
 
     /// Whether this is a block device (else a regular file).
@@ -329,13 +353,13 @@ impl FileDevice {
 /// For callers that ask the kernel more about the file that is actually open.
 impl AsFd for FileDevice {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.target.file.as_fd()
     }
 }
 
 impl Drop for FileDevice {
     fn drop(&mut self) {
-        self.file.leave();
+        self.target.file.leave();
     }
 }
 

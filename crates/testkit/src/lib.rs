@@ -10,6 +10,7 @@ pub mod guest;
 mod needs;
 mod programs;
 mod record;
+pub mod served;
 
 pub use needs::{Lack, Need, can_run, can_try, go_on, lacks};
 pub use programs::{Said, run_bounded, tool, tool_said, which};

@@ -1,11 +1,8 @@
 //! Discards: what mkfs and fstrim do to members that unmap, and to members that cannot.
 
-use std::{
-    fs::File,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    process::{Child, Command},
-};
+use std::{os::unix::fs::MetadataExt, path::PathBuf, process::Command};
+
+use stripewise_testkit::served::ServedFile;
 
 use crate::common::{MIB, Mounted, Need, Sandbox, can_run, eventually, tool};
 
@@ -24,51 +21,6 @@ fn stored_bytes(files: &[PathBuf]) -> u64 {
     files.iter().map(|file| std::fs::metadata(file).unwrap().blocks() * 512).sum()
 }
 
-/// A file that knows no discards, as a hard disk on SATA: FUSE over an NBD server that has reads and writes
-/// alone. What is written to it lies in a sparse file.
-struct PlainDisk {
-    server: Child,
-    fuse: Child,
-    stored: PathBuf,
-    member: PathBuf,
-}
-
-impl PlainDisk {
-    fn new(folder: &Path, name: &str, bytes: u64) -> Self {
-        let at = |suffix: &str| folder.join(format!("{name}.{suffix}"));
-        let (stored, socket, member) = (at("stored"), at("sock"), folder.join(name));
-        File::create(&stored).unwrap().set_len(bytes).unwrap();
-        File::create(&member).unwrap();
-        let file = stored.display();
-        let server = Command::new("nbdkit")
-            .args(["--foreground", "--unix"])
-            .arg(&socket)
-            .arg("eval")
-            .arg(format!("get_size=echo {bytes}"))
-            .arg(format!(
-                "pread=dd if={file} skip=$4 count=$3 iflag=count_bytes,skip_bytes bs=64K status=none"
-            ))
-            .arg(format!("pwrite=dd of={file} seek=$4 oflag=seek_bytes bs=64K conv=notrunc status=none"))
-            .args(["can_flush=exit 0", "flush=true"])
-            .spawn()
-            .unwrap();
-        eventually("nbdkit listens", || socket.exists());
-        let fuse = Command::new("nbdfuse").arg(&member).arg("--unix").arg(&socket).spawn().unwrap();
-        eventually("the file is mounted", || std::fs::metadata(&member).unwrap().len() == bytes);
-        Self { server, fuse, stored, member }
-    }
-}
-
-impl Drop for PlainDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.member).output();
-        for process in [&mut self.fuse, &mut self.server] {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
-}
-
 /// Once each discarded stripe was zeroed, and zeroes written to members that do not unmap: mkfs overwrote
 /// every member in full.
 #[test]
@@ -79,7 +31,7 @@ fn a_file_system_on_members_that_cannot_unmap_writes_next_to_nothing() {
     const DISK_BYTES: u64 = 4 << 30;
     let sandbox = Sandbox::new();
     let disks: Vec<_> =
-        (0..4).map(|i| PlainDisk::new(sandbox.folder(), &format!("plain{i}"), DISK_BYTES)).collect();
+        (0..4).map(|i| ServedFile::new(sandbox.folder(), &format!("plain{i}"), DISK_BYTES)).collect();
     let members: Vec<_> = disks.iter().map(|disk| disk.member.display().to_string()).collect();
     let files: Vec<_> = disks.iter().map(|disk| disk.stored.clone()).collect();
     sandbox.ok("create a --level 5 --assume-clean --no-measure", &members);
