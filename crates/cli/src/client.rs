@@ -259,9 +259,12 @@ fn ask_to_stop(
                 return Ok((unclean, notes));
             }
             Reply::Emptying { .. } if interrupt.is_asked() => {
-                bail!(
-                    "{name}: no longer waited for; what is cached is written all the same, and then it stops"
-                )
+                let then = if force {
+                    "what members still take of what is cached is written, and then it stops, as --force says"
+                } else {
+                    "what is cached is written all the same, and then it stops"
+                };
+                bail!("{name}: no longer waited for; {then}")
             }
             Reply::Emptying { left_bytes } => bar.show(name, left_bytes),
             other => bail!("{name}: unexpected answer {other:?}"),

@@ -17,8 +17,10 @@ use super::{
 /// never end.
 const STOP_WAIT: Duration = Duration::from_secs(60);
 const FORCED_STOP_WAIT: Duration = Duration::from_secs(10);
-/// The longest that a member may take nothing of what is cached.
+/// The longest that members may take nothing of what is cached, and while the array is stopped by force: longer than a disk
+/// takes to give a request up.
 const EMPTYING_STILL_MAX: Duration = Duration::from_secs(60);
+const FORCED_EMPTYING_STILL_MAX: Duration = Duration::from_secs(20);
 /// A command that has not asked for so long no longer waits for the stop.
 const STOP_FORSAKEN: Duration = Duration::from_secs(2);
 
@@ -35,6 +37,8 @@ pub(super) enum Stopping {
         ends: Started<Result<(), ArrayError>>,
         notes: Notes,
         emptying: Emptying,
+        /// By force once a command has asked for that, whether it still waits or not.
+        users: Users,
         /// When a command asked last.
         asked: Instant,
     },
@@ -56,12 +60,13 @@ pub(super) struct Emptying(Option<(u64, Instant)>);
 
 impl Emptying {
     /// Whether something is left, and was written lately.
-    fn goes_on(&mut self, left_bytes: u64) -> bool {
+    fn goes_on(&mut self, left_bytes: u64, users: Users) -> bool {
         let (least, since) = self.0.get_or_insert((u64::MAX, Instant::now()));
         if left_bytes < *least {
             (*least, *since) = (left_bytes, Instant::now());
         }
-        left_bytes > 0 && since.elapsed() < EMPTYING_STILL_MAX
+        let still_max = if users == Users::Force { FORCED_EMPTYING_STILL_MAX } else { EMPTYING_STILL_MAX };
+        left_bytes > 0 && since.elapsed() < still_max
     }
 }
 
@@ -91,12 +96,15 @@ impl DaemonState {
                 if users == Users::Force { array.stop_by_force().await } else { array.stop().await }
             });
             let (emptying, asked) = (Emptying::default(), Instant::now());
-            *stopping = Stopping::Told { ends, notes, emptying, asked };
+            *stopping = Stopping::Told { ends, notes, emptying, users, asked };
         }
-        if let Stopping::Told { asked, .. } = &mut *stopping {
+        if let Stopping::Told { users: told, asked, .. } = &mut *stopping {
             *asked = Instant::now();
+            if users == Users::Force {
+                *told = users;
+            }
         }
-        self.go_on_stopping(&mut stopping, users, deadline, in_steps)
+        self.go_on_stopping(&mut stopping, deadline, in_steps)
     }
 
     /// Ends a stop whose command asks no more. Returns whether there is nothing left to end.
@@ -105,8 +113,14 @@ impl DaemonState {
         match &*stopping {
             Stopping::Told { asked, .. } if asked.elapsed() < STOP_FORSAKEN => Ok(false),
             Stopping::Told { .. } => {
-                let step = self.go_on_stopping(&mut stopping, Users::Refuse, Deadline::of_command(), true)?;
-                Ok(matches!(step, StopStep::Stopped(_)))
+                let step = self.go_on_stopping(&mut stopping, Deadline::of_command(), true)?;
+                let StopStep::Stopped(stopped) = step else { return Ok(false) };
+                // Nobody else is told.
+                stopped
+                    .unclean
+                    .iter()
+                    .for_each(|why| tracing::error!("it has stopped, but is not clean: {why}"));
+                Ok(true)
             }
             Stopping::No | Stopping::Stopped(_) => Ok(true),
         }
@@ -120,17 +134,16 @@ impl DaemonState {
     fn go_on_stopping(
         &self,
         stopping: &mut Stopping,
-        users: Users,
         deadline: Deadline,
         in_steps: bool,
     ) -> anyhow::Result<StopStep> {
-        let (ends, notes, emptying) = match stopping {
+        let (ends, notes, emptying, users) = match stopping {
             Stopping::Stopped(stopped) => return Ok(StopStep::Stopped(stopped.clone())),
-            Stopping::Told { ends, notes, emptying, .. } => (ends, notes.clone(), emptying),
+            Stopping::Told { ends, notes, emptying, users, .. } => (ends, notes.clone(), emptying, *users),
             Stopping::No => bail!("it could not be told to stop"),
         };
         let unclean = loop {
-            let is_emptied = emptying.goes_on(self.cached_bytes());
+            let is_emptied = emptying.goes_on(self.cached_bytes(), users);
             let patience = if is_emptied { EMPTYING_STEP } else { patience_for(users) };
             match ends.wait_for(deadline.within(patience)) {
                 Some(Err(unwritten @ ArrayError::Unwritten { .. })) => {

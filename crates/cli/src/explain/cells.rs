@@ -11,7 +11,7 @@ impl Cells {
     pub(super) fn parse(text: &str, columns: usize, rows: usize) -> anyhow::Result<Self> {
         let lines: Vec<Vec<char>> =
             text.split('/').map(|line| line.to_uppercase().chars().collect()).collect();
-        ensure!(lines.len() <= rows, "--cells: a chunk has {rows} rows, and {} are given", lines.len());
+        ensure!(lines.len() <= rows, "--cells: {} rows are given, and a chunk has {rows}", lines.len());
         for line in &lines {
             let is_rest = line.iter().all(|cell| *cell == '.');
             ensure!(

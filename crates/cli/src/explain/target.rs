@@ -82,7 +82,8 @@ impl Target {
         let chunk_bytes = args.chunk.unwrap_or(CHUNK_BYTES_DEFAULT);
         // An error in the shape comes before an error in the write.
         Geometry::new(level, members, chunk_bytes, SHAPE_BYTES, BLOCK_BYTES)?;
-        let member_bytes = member_bytes(args, level, shape, chunk_bytes).context("--write is too far out")?;
+        let member_bytes =
+            member_bytes(args, level, shape, chunk_bytes).context("--write or --stripe is too far out")?;
         let geometry = Geometry::new(level, members, chunk_bytes, member_bytes, BLOCK_BYTES)?;
         let redundant = geometry.parity_columns();
         ensure!(

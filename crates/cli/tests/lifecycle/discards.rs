@@ -4,7 +4,7 @@ use std::{os::unix::fs::MetadataExt, path::PathBuf, process::Command};
 
 use stripewise_testkit::served::ServedFile;
 
-use crate::common::{MIB, Mounted, Need, Sandbox, can_run, eventually, tool};
+use crate::common::{MIB, Mounted, Need, Sandbox, can_run, tool};
 
 const NEEDS: [Need<'_>; 7] = [
     Need::Tool("mkfs.ext4"),

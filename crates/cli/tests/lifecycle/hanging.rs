@@ -152,11 +152,9 @@ fn stop_by_force_ends_in_bounded_time_where_writing_out_hangs() {
     );
 }
 
-/// A cache is being emptied for good, its command is interrupted, and a setting is changed: neither comes in the way of the
-/// other, and the cache does not come back.
-#[test]
-fn a_setting_of_a_cache_waits_for_its_replacement() {
-    let Some((sandbox, server, _)) = on_a_served_file() else { return };
+/// An array with something dirty for a member that hangs.
+fn dirty_beside_one_that_hangs() -> Option<(Sandbox, Halted)> {
+    let (sandbox, server, _) = on_a_served_file()?;
     sandbox.done("cache a stripe --size 8M --idle off --age off --flush off");
     let client = Client::connect(&sandbox.serve("a"));
     // Some stripes are on the member that hangs. After the flush, superblocks say dirty: only data is left to be written.
@@ -164,7 +162,37 @@ fn a_setting_of_a_cache_waits_for_its_replacement() {
     write();
     client.flush().unwrap();
     write();
-    let halted = Halted::new(server);
+    Some((sandbox, Halted::new(server)))
+}
+
+/// A stop by force loses what a member does not take, whether its command still waits or not.
+#[test]
+fn a_stop_by_force_comes_to_its_end_without_its_command() {
+    let Some((sandbox, halted)) = dirty_beside_one_that_hangs() else { return };
+    let mut stopping = sandbox.command();
+    stopping.args(["stop", "a", "--force"]).stderr(Stdio::null()).stdout(Stdio::null());
+    let mut stopping = stopping.spawn().unwrap();
+    thread::sleep(Duration::from_secs(3));
+    kill_process(Pid::from_child(&stopping), Signal::TERM).unwrap();
+    stopping.wait().unwrap();
+    let began = Instant::now();
+    let is_told = || sandbox.log("a").contains("are in the cache only");
+    while !is_told() && began.elapsed() < Duration::from_secs(100) {
+        thread::sleep(Duration::from_millis(100));
+    }
+    let log = sandbox.log("a");
+    drop(halted);
+    assert!(
+        log.contains("it has stopped, but is not clean") && log.contains("are in the cache only"),
+        "{log}"
+    );
+}
+
+/// A cache is being emptied for good, its command is interrupted, and a setting is changed: neither comes in the way of the
+/// other, and the cache does not come back.
+#[test]
+fn a_setting_of_a_cache_waits_for_its_replacement() {
+    let Some((sandbox, halted)) = dirty_beside_one_that_hangs() else { return };
     let mut emptying = sandbox.command();
     emptying.args(["cache", "a", "none"]).stderr(Stdio::null()).stdout(Stdio::null());
     let mut emptying = emptying.spawn().unwrap();

@@ -157,18 +157,21 @@ impl Parts {
         }
         let before = self.cache.settings();
         if (settings.kind, settings.size_bytes) == (before.kind, before.size_bytes) {
+            // What cannot be kept is not used.
+            self.roster.record(|ledger| ledger.set_cache(&settings)).await?;
             self.stripes.cache().iter().for_each(|cache| cache.use_settings(&settings));
-        } else {
-            let size_bytes = settings.size_on(self.cache.memory_bytes);
-            let next = Cache::new(&settings, size_bytes, &self.stripes.geometry())?;
-            if next.is_some() {
-                // Before the first write is acknowledged from it.
-                self.roster.record(|ledger| ledger.set_cache_open(true)).await?;
-            }
-            self.stripes.switch_cache(next.clone()).await?;
-            next.into_iter().for_each(|next| start_destager(&self.life, &self.jobs, next));
-            self.roster.look(|ledger, _| self.roster.switch_meters(self.stripes.needs_costs(), ledger)).await;
+            self.cache.choose(settings);
+            return Ok(());
         }
+        let size_bytes = settings.size_on(self.cache.memory_bytes);
+        let next = Cache::new(&settings, size_bytes, &self.stripes.geometry())?;
+        if next.is_some() {
+            // Before the first write is acknowledged from it.
+            self.roster.record(|ledger| ledger.set_cache_open(true)).await?;
+        }
+        self.stripes.switch_cache(next.clone()).await?;
+        next.into_iter().for_each(|next| start_destager(&self.life, &self.jobs, next));
+        self.roster.look(|ledger, _| self.roster.switch_meters(self.stripes.needs_costs(), ledger)).await;
         self.cache.choose(settings);
         let is_open = self.stripes.cache().is_some();
         let record = |ledger: &mut Ledger| {

@@ -46,7 +46,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Keeps what the write has read beside these cells, unless the cache is being emptied, and goes soon.
+    /// Keeps what the write has read beside these cells, unless it is destaged because the cache goes.
     pub(crate) fn keep_read<'a>(&self, read: impl Iterator<Item = &'a Run>) {
         if !matches!(self.of, Of::Destage { reason: DestageReason::Stop, .. }) {
             self.cache.keep_read(self.stripe, read);

@@ -49,7 +49,9 @@ impl Passing {
     /// Another policy decides meanwhile: neither the window under way counts, nor a trial. It tells which way it takes for
     /// the better one, if it knows.
     pub(super) fn pause(&mut self, passes: Option<bool>) {
-        passes.into_iter().for_each(|passes| self.turns.expect(passes));
+        if let Some(passes) = passes {
+            self.turns.expect(passes);
+        }
         self.turns.pause();
     }
 }

@@ -105,7 +105,7 @@ impl Turns {
         self.is_settling = true;
     }
 
-    /// As long as they have not both been measured, this way is taken for the better one.
+    /// As long as they have not both been measured, this way is taken for the better one, from the next pause on.
     pub(super) fn expect(&mut self, is_on: bool) {
         if self.rates.iter().any(Option::is_none) {
             self.best = is_on;

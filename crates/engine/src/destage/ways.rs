@@ -1,5 +1,7 @@
-//! What the two ways cost, by the size of writes: a block of a large write costs members less than a small write, and by another
-//! factor one way than the other.
+//! What the two ways cost, by the size of writes: a byte of a large write costs members less than one of a small write, and
+//! by another factor one way than the other.
+
+use crate::members::stats::Served;
 
 /// A way is known after so many writes past the cache, or destaged blocks.
 const KNOWN_WRITES: f64 = 64.0;
@@ -9,6 +11,10 @@ const HALVED_AFTER: f64 = 8.0;
 /// Sizes of writes that are told apart: of up to 8 KiB on average, and of up to twice as much each.
 pub(super) const SIZES: usize = 7;
 const SIZE_FIRST_BITS: u32 = 13;
+/// The size is that of the mean of so many requests.
+const MEAN_OF: f64 = 64.0;
+/// It changes if the mean is beyond the bound by this factor.
+const BEYOND: f64 = 1.25;
 
 /// What both ways have cost lately.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,8 +65,50 @@ impl Cost {
     }
 }
 
+/// Which size clients write: of the mean of the last requests, some dozens of them.
+#[derive(Debug, Default)]
+pub(super) struct Sizes {
+    last: Served,
+    /// Sums over requests, of which older ones count less.
+    bytes: f64,
+    requests: f64,
+    /// One of the sizes that are told apart; none before the first request.
+    now: Option<usize>,
+}
+
+impl Sizes {
+    /// The place of the size that clients write.
+    pub(super) fn now(&self) -> usize {
+        self.now.unwrap_or_default()
+    }
+
+    /// Looks at what clients have written so far. Returns whether they write another size than before.
+    pub(super) fn look(&mut self, written: Served) -> bool {
+        let requests = (written.requests - self.last.requests) as f64;
+        let bytes = (written.bytes - self.last.bytes) as f64;
+        self.last = written;
+        let older = (MEAN_OF - requests).max(0.0) / MEAN_OF;
+        self.bytes = older * self.bytes + bytes;
+        self.requests = older * self.requests + requests;
+        if self.requests < MEAN_OF / 2.0 {
+            return false;
+        }
+        let mean = self.bytes / self.requests;
+        let size = size_of(mean as u64);
+        match self.now {
+            Some(now) if size == now => false,
+            // A mean about the bound of two sizes stays with one of them.
+            Some(now) if [BEYOND, 1.0 / BEYOND].iter().any(|by| size_of((mean * by) as u64) == now) => false,
+            before => {
+                self.now = Some(size);
+                before.is_some()
+            }
+        }
+    }
+}
+
 /// The place of a size among those that are told apart.
-pub(super) fn size_of(bytes: u64) -> usize {
+fn size_of(bytes: u64) -> usize {
     let bits = u64::BITS - bytes.saturating_sub(1).leading_zeros();
     (bits.saturating_sub(SIZE_FIRST_BITS) as usize).min(SIZES - 1)
 }
@@ -73,6 +121,34 @@ mod tests {
     fn sizes_are_told_apart_by_factors_of_two() {
         let of = [0, 1, 4096, 8192, 8193, 16_384, 65_536, 131_072, 262_144, 262_145, u64::MAX];
         assert_eq!(of.map(size_of), [0, 0, 0, 0, 1, 1, 3, 4, 5, 6, 6]);
+    }
+
+    /// Tells whether the size changes in so many looks, with so many requests in each and these bytes in turns.
+    fn changes(sizes: &mut Sizes, looks: u64, requests: u64, bytes: &[u64]) -> usize {
+        let turns = bytes.iter().cycle().take(looks as usize);
+        turns
+            .filter(|bytes| {
+                let mut written = sizes.last;
+                written.requests += requests;
+                written.bytes += requests * **bytes;
+                sizes.look(written)
+            })
+            .count()
+    }
+
+    #[test]
+    fn a_size_changes_once_and_a_mean_about_a_bound_does_not_change_it() {
+        let mut sizes = Sizes::default();
+        assert_eq!((changes(&mut sizes, 100, 20, &[65_536]), sizes.now()), (0, 3), "the first one");
+        assert_eq!(
+            (changes(&mut sizes, 100, 20, &[4096]), sizes.now()),
+            (3, 0),
+            "by way of what lies between"
+        );
+        assert_eq!(changes(&mut sizes, 1, 1, &[65_536]), 0, "a stray one");
+        changes(&mut sizes, 100, 10, &[4096]);
+        assert!(changes(&mut sizes, 1000, 10, &[4096, 4096, 4096, 24_000]) <= 1);
+        assert_eq!(changes(&mut sizes, 1000, 100, &[7900, 8500]), 0);
     }
 
     #[test]

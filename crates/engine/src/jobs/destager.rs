@@ -54,6 +54,8 @@ const MEASURED_BLOCKS: u64 = 64;
 /// member open.
 pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
     let mut destager = Destager::new(&cache);
+    // What has failed lately is told once.
+    let mut told = None;
     loop {
         let rest = if cache.dirty_blocks() == 0 { REST } else { TICK };
         {
@@ -71,11 +73,17 @@ pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
             return;
         }
         destager.settle_policies(&cache);
-        if let Err(error) = destager.round(&jobs, &cache).await {
-            tracing::warn!(%error, "what is cached could not be written");
-            destager.queue.clear();
-            select(pin!(life.closed()), life.env().sleep(AFTER_FAILURE)).await;
+        let Err(error) = destager.round(&jobs, &cache).await else {
+            told = None;
+            continue;
+        };
+        let text = error.to_string();
+        if told.as_ref() != Some(&text) {
+            tracing::warn!(%error, "what is cached could not be written; it is tried again every second");
+            told = Some(text);
         }
+        destager.queue.clear();
+        select(pin!(life.closed()), life.env().sleep(AFTER_FAILURE)).await;
     }
 }
 
@@ -228,9 +236,8 @@ impl Destager {
         let written = jobs.stripes.stats().written();
         let spent = || {
             let (mut through, mut back) = cache.accounts(written.bytes);
-            let (spent, members) = jobs.stripes.spent();
-            let others_ns;
-            [through.ns, back.ns, others_ns] = spent;
+            let ([through_ns, back_ns, others_ns], members) = jobs.stripes.spent();
+            (through.ns, back.ns) = (through_ns, back_ns);
             Spent { through, back, others_ns, members }
         };
         let stripe_blocks = cache.stripe_blocks();

@@ -166,7 +166,7 @@ fn check_cache(args: &CreateArgs) -> anyhow::Result<()> {
     ];
     let given = given.into_iter().find(|(_, is_given)| *is_given).filter(|_| args.cache.is_none());
     if let Some((option, _)) = given {
-        bail!("{option} says nothing without a cache: give --cache stripe or --cache pbg, too");
+        bail!("{option} says nothing without a cache: give --cache auto, stripe+ct, stripe or pbg, too");
     }
     Ok(())
 }
