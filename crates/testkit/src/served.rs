@@ -1,5 +1,7 @@
 //! A file that another process serves: FUSE over an NBD server.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{
     fs::File,
     path::{Path, PathBuf},
