@@ -217,7 +217,7 @@ mod tests {
         for (options, word) in [
             ("--geometry 3+1 --cells DD", "3 data columns"),
             ("--geometry 3+1 --cells DXD", "'X' is no cell"),
-            ("--geometry 3+1 --chunk 4K --cells DEE/DEE", "has 1 rows"),
+            ("--geometry 3+1 --chunk 4K --cells DEE/DEE", "a chunk has 1"),
             ("--geometry 3+1 --cells EEC", "nothing is dirty"),
             ("--level 1 --cells D", "takes no cache"),
             ("--stripe 0", "give --cells, or the name of a running array"),
