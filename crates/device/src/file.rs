@@ -97,12 +97,12 @@ const BUSY_POLL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct FileDevice {
     info: DeviceInfo,
-    target: Target,
+    target: Arc<Target>,
     is_block: bool,
 }
 
-/// Where requests go.
-#[derive(Debug, Clone)]
+/// Where requests go. A write that is to be synced has it, too: the file is left after its last request.
+#[derive(Debug)]
 struct Target {
     file: Arc<OpenFile>,
     /// The size of a regular file; 0 of a block device.
@@ -155,7 +155,7 @@ impl FileDevice {
         let dev = if is_block { metadata.rdev() } else { metadata.dev() };
         let can_poll = Arc::new(AtomicBool::new(options.poll || queue_says(dev, "io_poll", "1")));
         let file_bytes = if is_block { 0 } else { info.size_bytes };
-        let target = Target { file: OpenFile::new(file.into()), file_bytes, can_poll };
+        let target = Arc::new(Target { file: OpenFile::new(file.into()), file_bytes, can_poll });
         Ok(Self { info, target, is_block })
     }
 }
@@ -357,9 +357,9 @@ impl AsFd for FileDevice {
     }
 }
 
-impl Drop for FileDevice {
+impl Drop for Target {
     fn drop(&mut self) {
-        self.target.file.leave();
+        self.file.leave();
     }
 }
 
