@@ -210,6 +210,11 @@ fn what_cannot_be_written_is_lost_only_by_force() {
             "a flush fails until it is written"
         );
     }
+    let changed = array();
+    let other = CacheSettings { age: Some(Duration::from_secs(7)), ..settings };
+    assert_eq!(bench.world.run(async move { changed.set_cache(other).await }), Err(ArrayError::Failed));
+    let used = bench.array.cache().unwrap().settings;
+    assert_eq!([used, bench.array.cache_settings()], [settings; 2], "what no member can keep is not used");
     let forced = array();
     assert_eq!(bench.world.run(async move { forced.stop_by_force().await }), Err(ArrayError::Failed));
 }
