@@ -16,12 +16,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use super::{
-    exports::Users,
-    patience::Deadline,
-    state::DaemonState,
-    stopping::{StopStep, Stopped},
-};
+use super::{exports::Users, patience::Deadline, state::DaemonState, stopping::StopStep};
 use crate::errors;
 
 /// How often a stop that failed is tried again.
@@ -89,11 +84,8 @@ fn try_to_stop(state: &DaemonState, is_hurried: bool) -> anyhow::Result<()> {
         true => (Users::Force, Deadline::of_command()),
         false => (Users::Unmount, Deadline::after(ATTEMPT_MAX)),
     };
-    let StopStep::Stopped(Stopped { unclean, notes }) = state.stop(users, deadline, false)? else {
-        bail!("what is cached is still being written");
-    };
-    for trouble in unclean.iter().chain(&notes) {
-        tracing::error!("stopped, but {trouble}");
+    match state.stop(users, deadline, false)? {
+        StopStep::Stopped(_) => Ok(()),
+        StopStep::Emptying { .. } => bail!("what is cached is still being written"),
     }
-    Ok(())
 }

@@ -114,13 +114,7 @@ impl DaemonState {
             Stopping::Told { asked, .. } if asked.elapsed() < STOP_FORSAKEN => Ok(false),
             Stopping::Told { .. } => {
                 let step = self.go_on_stopping(&mut stopping, Deadline::of_command(), true)?;
-                let StopStep::Stopped(stopped) = step else { return Ok(false) };
-                // Nobody else is told.
-                stopped
-                    .unclean
-                    .iter()
-                    .for_each(|why| tracing::error!("it has stopped, but is not clean: {why}"));
-                Ok(true)
+                Ok(matches!(step, StopStep::Stopped(_)))
             }
             Stopping::No | Stopping::Stopped(_) => Ok(true),
         }
@@ -162,6 +156,9 @@ impl DaemonState {
                 None => bail!("{HANGS}; `stop --force` ends its daemon all the same, as a crash would"),
             }
         };
+        // Before the daemon may end: its command may be gone.
+        unclean.iter().for_each(|why| tracing::error!("it has stopped, but is not clean: {why}"));
+        notes.iter().for_each(|note| tracing::warn!("it has stopped; {note}"));
         self.end.stopped();
         let stopped = Stopped { unclean, notes };
         *stopping = Stopping::Stopped(stopped.clone());

@@ -9,7 +9,7 @@ mod sandbox;
 
 pub(crate) use blockdevs::{Loop, Mounted};
 pub(crate) use client::{Client, noise};
-pub(crate) use sandbox::{Sandbox, cpu_ticks, eventually, has_ended};
+pub(crate) use sandbox::{Sandbox, cpu_ticks, eventually, has_ended, thread_states};
 pub(crate) use stripewise_testkit::{Need, Said, can_run, can_try, run_bounded, tool};
 
 pub(crate) const KIB: u64 = 1 << 10;

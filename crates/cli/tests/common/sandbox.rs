@@ -176,10 +176,23 @@ impl Drop for Sandbox {
     }
 }
 
-/// Gone, or a zombie that nobody has collected.
+/// Gone, or a zombie that nobody has collected. Its first thread may be one while others still have its sockets open.
 pub(crate) fn has_ended(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    thread_states(pid).iter().all(|state| matches!(state, 'Z' | 'X'))
+}
+
+/// What each thread of a process does, as in its `stat` in `/proc`; none if there is no such process.
+pub(crate) fn thread_states(pid: Pid) -> Vec<char> {
+    let threads = match std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        threads => threads.unwrap(),
+    };
+    let state = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        // The name before it is in brackets, and may hold any character.
+        stat.rsplit_once(") ")?.1.chars().next()
+    };
+    threads.flatten().filter_map(state).collect()
 }
 
 /// Hundredths of a second that a process or thread has computed, by its `stat` in `/proc`.

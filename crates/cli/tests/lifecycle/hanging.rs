@@ -8,15 +8,25 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{Client, Loop, MIB, Need, Sandbox, can_run, eventually, noise, run_bounded};
+use crate::common::{
+    Client, Loop, MIB, Need, Sandbox, can_run, eventually, noise, run_bounded, thread_states,
+};
 
 /// Lets a daemon go on, whatever becomes of the test: what waits for its files could not even be killed.
 struct Halted(Pid);
 
 impl Halted {
+    /// Waits until each thread stands still: after the signal a thread goes on until the kernel gets to it, which takes
+    /// long on a busy machine.
     fn new(pid: Pid) -> Self {
         kill_process(pid, Signal::STOP).unwrap();
-        Self(pid)
+        let halted = Self(pid);
+        eventually("it stands still", || {
+            let states = thread_states(pid);
+            assert!(!states.is_empty(), "it has ended");
+            states.iter().all(|state| *state == 'T')
+        });
+        halted
     }
 }
 
