@@ -6,13 +6,17 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Lab, SHAPES, Shape};
+use common::{
+    Lab, SHAPES, Shape,
+    timed::{How, timed},
+};
 use std::time::Duration;
-use stripewise_device::Device;
+use stripewise_device::{Device, IoBuf, WriteFlags};
 use stripewise_engine::{
     ArrayError, AssembleOptions, CacheError, CacheKind, CacheSettings, ReadCache,
     destage::{WHAT, WHEN},
     geometry::Level,
+    locking::PRESETS,
 };
 
 /// Shapes of which the level keeps parity.
@@ -263,6 +267,30 @@ fn regions_with_dirty_cells_stay_marked() {
     assert_eq!(marked_after(5), 1);
     flush();
     assert_eq!(marked_after(5), 0);
+}
+
+/// What the policy of when says about full stripes holds from the first one on, not only after the destager's first rest: on
+/// flash they go at once by `lt`, and wait for the marks by `hlm`.
+#[test]
+fn the_first_full_stripe_is_treated_as_the_policy_of_when_says() {
+    let shape = Shape { level: Level::Raid5, members: 4, chunk_bytes: 16384 };
+    // Without a pause the destager has perhaps not run before the write.
+    for (name, pause_ms, left) in [("lt", 1, 0), ("hlm", 1, 12), ("hlm", 0, 12)] {
+        let bench = timed(How { shape, preset: &PRESETS[0], policy: None, delay: None });
+        let (array, env) = (bench.array.clone(), bench.world.env());
+        let when = WHEN.iter().copied().find(|when| when.name == name).unwrap();
+        let dirty = bench.world.run(async move {
+            let settings = CacheSettings { when, ..CacheSettings::new(CacheKind::Stripe, 1 << 20) };
+            array.set_cache(settings).await.unwrap();
+            env.sleep(Duration::from_millis(pause_ms)).await;
+            for at in (0..array.geometry().stripe_bytes()).step_by(4096) {
+                array.write(at, IoBuf::zeroed(4096).freeze(), WriteFlags::default()).await.unwrap();
+            }
+            env.sleep(Duration::from_millis(1)).await;
+            array.cache().unwrap().dirty_blocks
+        });
+        assert_eq!(dirty, left, "{name} after {pause_ms} ms");
+    }
 }
 
 /// A cache is replaced over and over while more writers than it has room for wait for memory.

@@ -21,8 +21,9 @@ use stripewise_device::{
     wrap::{Fault, FaultRule, Faults, TraceEvent},
 };
 use stripewise_engine::{
-    Array, CacheKind, CacheSettings, CreateOptions, StrideLimit, StrideLimits, geometry::Level,
-    plan::selection::policy,
+    Array, CacheKind, CacheSettings, CreateOptions, StrideLimit, StrideLimits,
+    geometry::{Level, StripeIndex},
+    plan::{passes::GapRule, selection::policy},
 };
 
 use stripewise_sim::{
@@ -39,18 +40,25 @@ const SHAPES: [Shape; 3] = [
 ];
 const STRIPE: usize = 3 * CHUNK;
 const FILLED: u8 = 7;
+/// A cache whose reserve lets several stripes be destaged at a time.
+const LARGE: u64 = 16 << 20;
 /// Older requests have ended by then, and the bitmap is written.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
 
 /// An array full of one byte, with a cache that fills strides below these.
 fn filling(shape: Shape, read: u16, write: u16) -> Bench {
+    filling_with(1 << 20, shape, read, write)
+}
+
+/// The same with a cache of so many bytes.
+fn filling_with(cache_bytes: u64, shape: Shape, read: u16, write: u16) -> Bench {
     let bench = bench(3, shape);
     bench.fill(FILLED);
     let settings = CacheSettings {
         age: None,
         idle: None,
         flush_time: None,
-        ..CacheSettings::new(CacheKind::StripeCt, 1 << 20)
+        ..CacheSettings::new(CacheKind::StripeCt, cache_bytes)
     };
     let limits =
         StrideLimits { read: Some(StrideLimit::Blocks(read)), write: Some(StrideLimit::Blocks(write)) };
@@ -120,6 +128,62 @@ fn gaps_are_read_and_written_with_what_lies_around_them() {
             (stats.blocks_filled, stats.requests_saved),
             (14 * (1 + parity as u64), 14 * (1 + parity as u64))
         );
+    }
+}
+
+/// Blocks of a member that are written when two neighbouring stripes are destaged, of which one has a block near its end there,
+/// and the other has one near its beginning.
+fn written_across(bench: &Bench) -> Vec<usize> {
+    let geometry = bench.array.geometry();
+    let (first, second) = (5, 6);
+    let member = geometry.member_of(StripeIndex(first as u64), 0);
+    // If it has the parity there, any other block does.
+    let column = geometry.column_of(StripeIndex(second as u64), member);
+    let column = if column < geometry.data_columns() { column } else { 0 };
+    for stripe in [first, second] {
+        bench.write((stripe * STRIPE) as u64, FILLED, STRIPE).unwrap();
+    }
+    for (stripe, at) in [(first, 14 * BLOCK), (second, column * CHUNK + 2 * BLOCK)] {
+        bench.write((stripe * STRIPE + at) as u64, 1, BLOCK).unwrap();
+    }
+    bench.logs.iter().for_each(|log| drop(log.take()));
+    let array = bench.array.clone();
+    bench.world.run(async move { array.flush().await }).unwrap();
+    let mut blocks = Vec::new();
+    for event in bench.logs[member.0].take() {
+        if let TraceEvent::Write { offset_bytes, len_bytes, .. } = event {
+            let start = (offset_bytes - DATA_OFFSET) as usize;
+            blocks.extend((start..start + len_bytes as usize).step_by(BLOCK).map(|at| at / BLOCK));
+        }
+    }
+    blocks.sort_unstable();
+    for (stripe, at) in [(first, 14 * BLOCK), (second, column * CHUNK + 2 * BLOCK)] {
+        for around in [at - BLOCK, at, at + BLOCK] {
+            let found = bench.read((stripe * STRIPE + around) as u64, BLOCK).unwrap();
+            assert_eq!(found, [if around == at { 1 } else { FILLED }; BLOCK]);
+        }
+    }
+    blocks
+}
+
+#[test]
+fn a_gap_is_filled_across_the_end_of_a_stripe() {
+    let rows = CHUNK / BLOCK;
+    let ends = [5 * rows + 14, 6 * rows + 2];
+    for shape in SHAPES {
+        for (limit, is_filled) in [(4, false), (5, true)] {
+            let bench = filling_with(LARGE, shape, limit, limit);
+            let written = written_across(&bench);
+            let expected: Vec<_> = if is_filled { (ends[0]..ends[1] + 1).collect() } else { ends.into() };
+            assert_eq!(written, expected, "{:?}, strides below {limit}", shape.level);
+            check_redundancy(&bench);
+        }
+        // The paper's rule is about one stripe.
+        let bench = filling_with(LARGE, shape, 5, 5);
+        let array = bench.array.clone();
+        let settings = CacheSettings { gaps: GapRule::Thresholds, ..array.cache().unwrap().settings };
+        bench.world.run(async move { array.set_cache(settings).await }).unwrap();
+        assert_eq!(written_across(&bench), ends, "{:?}", shape.level);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use smallvec::{SmallVec, smallvec};
 use stripewise_device::{Timestamp, frames::FRAME_COST};
 
 use super::{
@@ -72,7 +73,7 @@ impl Drop for Ending {
         }
         // Its blocks first, so that a writer that waits for memory finds them free.
         self.cells = Arc::default();
-        self.cache.tell_waiting();
+        self.cache.tell_of_room();
     }
 }
 
@@ -91,6 +92,19 @@ impl Cache {
         let unit = self.all_units(stripe).start;
         let bucket = self.bucket(unit);
         bucket.slots.iter().any(|slot| slot.unit == unit && self.is_full(&slot.cells))
+    }
+
+    /// The dirty rows of each data column of a stripe.
+    pub(crate) fn dirty_columns(&self, stripe: StripeIndex) -> SmallVec<[RowSet; 8]> {
+        let mut all = smallvec![RowSet::EMPTY; self.data_columns];
+        for unit in self.all_units(stripe) {
+            let bucket = self.bucket(unit);
+            let slot = bucket.slots.iter().find(|slot| slot.unit == unit);
+            for (number, column) in slot.into_iter().flat_map(|slot| slot.cells.columns()) {
+                all[number] |= column.dirty();
+            }
+        }
+        all
     }
 
     /// Enters what is cached of some rows into the state of their stripe.
@@ -304,9 +318,19 @@ impl Cache {
         self.victims.lock().extend(chosen);
     }
 
+    /// What was chosen to make room is chosen anew.
+    pub(crate) fn forget_victims(&self) {
+        self.victims.lock().clear();
+    }
+
     /// The next that goes to make room.
     pub(crate) fn next_victim(&self) -> Option<Candidate> {
         self.victims.lock().pop_front()
+    }
+
+    /// What a writer that lacks memory destages; nothing if there will be room without it, or what goes next is not known.
+    pub(crate) fn next_for_writer(&self) -> Option<Candidate> {
+        if self.room_is_coming() { None } else { self.next_victim() }
     }
 }
 

@@ -14,7 +14,9 @@ mod cost;
 mod destage;
 mod evict;
 mod filter;
+mod flush_limit;
 mod kept;
+mod line;
 mod log;
 mod modes;
 mod passing;
@@ -48,6 +50,7 @@ use self::{
     ahead::Ahead,
     evict::Clean,
     filter::Filter,
+    flush_limit::FlushLimit,
     log::{Log, NoLog},
     modes::Mode,
     shown::{Dropped, Recent},
@@ -58,8 +61,10 @@ use self::{
 pub(crate) use self::{
     cost::DestageCost,
     destage::Ending,
+    line::Place,
     put::{NotPut, Way},
     read::Hit,
+    waiting::Changes,
 };
 pub use self::{
     report::{CacheReport, DestageReason, Destaged},
@@ -120,10 +125,8 @@ pub(crate) struct Cache {
     ahead: Ahead,
     /// Bytes that a block takes beside its frame, on average.
     beside_block: AtomicUsize,
-    /// Blocks that members take in the time that a flush may take.
-    flushed_in_time: AtomicU64,
-    blocks_per_s: AtomicU64,
-    /// As many blocks are dirty as may be.
+    flush_limit: FlushLimit,
+    /// As many blocks are dirty as may be, or writers are in the line.
     is_over: AtomicBool,
     /// The [`Bound`](crate::destage::Bound) of the stripes whose writes pass by, where none of their blocks is dirty.
     passing: AtomicU64,
@@ -210,13 +213,12 @@ impl Cache {
             counts: Counters::default(),
             settings: Mutex::new(*settings),
             mode: AtomicU8::new(Mode::Open as u8),
-            full_from: AtomicU64::new(0),
+            full_from: AtomicU64::new(u64::MAX),
             keeps_clean: AtomicBool::new(settings.read != ReadCache::Nothing),
             takes_whole_units: AtomicBool::new(settings.alloc == CacheAlloc::Stripe),
             ahead: Ahead::new(settings.read == ReadCache::Ahead),
             beside_block: AtomicUsize::new(BESIDE_BLOCK),
-            flushed_in_time: AtomicU64::new(u64::MAX),
-            blocks_per_s: AtomicU64::new(0),
+            flush_limit: FlushLimit::default(),
             is_over: AtomicBool::new(false),
             passing: AtomicU64::default(),
             weighed: Mutex::default(),
@@ -299,8 +301,13 @@ impl Cache {
     pub(crate) fn dirty_max(&self) -> u64 {
         let held = (self.frames.bound() / (FRAME_COST + self.beside_block.load(Ordering::Relaxed))) as u64;
         let stripe = self.data_columns * self.chunk_bytes / BLOCK_BYTES;
-        let in_time = self.flushed_in_time.load(Ordering::Relaxed).max(2 * stripe as u64);
+        let in_time = self.flush_limit.blocks().max(2 * stripe as u64);
         (held - held / SPARE_PARTS).min(in_time)
+    }
+
+    /// How many blocks more may be dirty.
+    fn room(&self) -> u64 {
+        self.dirty_max().saturating_sub(self.dirty_blocks())
     }
 
     /// How much of what may be dirty is, and the marks.
@@ -322,13 +329,20 @@ impl Cache {
         self.full_from.store(from.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Looks whether too much is dirty: then nothing is put until members have taken some.
+    /// Looks whether too much is dirty: then nothing is put until members have taken some. Returns the room that is left.
     #[cold]
-    pub(crate) fn note_fill(&self) {
-        let is_over = self.dirty_blocks() >= self.dirty_max();
-        if self.is_over.swap(is_over, Ordering::Relaxed) && !is_over {
-            self.tell_waiting();
+    pub(crate) fn note_fill(&self) -> u64 {
+        let room = self.room();
+        let is_over = room == 0;
+        let was_over = {
+            let mut waiting = self.waiting.lock();
+            self.is_over.store(is_over || !waiting.line.is_empty(), Ordering::Relaxed);
+            std::mem::replace(&mut waiting.is_over, is_over)
+        };
+        if was_over && !is_over {
+            self.tell_of_room();
         }
+        room
     }
 
     /// Dirty blocks that are being destaged, whatever for.
@@ -370,21 +384,6 @@ impl Cache {
         (self.data_columns * self.stripe_rows) as u64
     }
 
-    /// Members take so many blocks in a second: what may be dirty follows from it.
-    pub(crate) fn note_rate(&self, blocks_per_s: f64) {
-        self.blocks_per_s.store(blocks_per_s as u64, Ordering::Relaxed);
-        self.limit_flush_time();
-    }
-
-    /// Lets no more be dirty than members take in the time that a flush may take.
-    fn limit_flush_time(&self) {
-        let rate = self.blocks_per_s.load(Ordering::Relaxed);
-        let limit = self.settings.lock().flush_time.filter(|_| rate > 0);
-        let blocks = limit.map_or(u64::MAX, |time| (time.as_secs_f64() * rate as f64) as u64);
-        self.flushed_in_time.store(blocks, Ordering::Relaxed);
-        self.note_fill();
-    }
-
     /// The settings.
     pub(crate) fn settings(&self) -> CacheSettings {
         *self.settings.lock()
@@ -401,7 +400,7 @@ impl Cache {
             size_bytes: self.size_bytes,
             used_bytes: self.size_bytes.saturating_sub(self.frames.bound() as u64),
             dirty_max: self.dirty_max(),
-            blocks_per_s: self.blocks_per_s.load(Ordering::Relaxed),
+            blocks_per_s: self.flush_limit.blocks_per_s(),
             is_draining: self.is_draining(),
             destaged,
             ahead: self.counts.sum(AHEAD),

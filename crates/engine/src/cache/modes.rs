@@ -98,6 +98,10 @@ impl Cache {
     pub(crate) fn use_settings(&self, settings: &CacheSettings) {
         {
             let mut own = self.settings.lock();
+            if own.when != settings.when {
+                // Until the destager has looked what the other policy says.
+                self.take_full(None);
+            }
             *own = *settings;
             if settings.read == ReadCache::Nothing {
                 self.keeps_clean.store(false, Ordering::SeqCst);

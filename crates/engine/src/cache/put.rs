@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use stripewise_device::{IoBuf, Timestamp};
 
-use super::{Bucket, Cache, evict::Reach, modes::Mode, slot::Slot};
+use super::{Bucket, Cache, Place, evict::Reach, modes::Mode, slot::Slot};
 use crate::{
     compute::{
         CachedCells, Data,
@@ -69,17 +69,39 @@ impl Cache {
         way: Way,
         now: Timestamp,
     ) -> Result<bool, NotPut> {
-        if self.is_over.load(Ordering::Relaxed) && !self.rewrites(span) && self.is_still_over() {
+        self.put_from(span, data, way, now, None)
+    }
+
+    /// As [`Cache::put`], for a writer that has waited for room.
+    pub(crate) fn put_from(
+        &self,
+        span: &StripeSpan,
+        data: &Data,
+        way: Way,
+        now: Timestamp,
+        place: Option<&Place>,
+    ) -> Result<bool, NotPut> {
+        if self.is_over.load(Ordering::Relaxed) && !self.rewrites(span) && !self.has_room_for(span, place) {
             return Err(NotPut::Full);
         }
         loop {
             match self.try_put(span, data, &How { way, now, reach: Reach::Own }) {
                 // Perhaps there was room for the blocks, and none for what is kept about them.
                 Err(NotPut::Full) if self.evict() > 0 => {}
-                Err(NotPut::Full) => return self.try_put(span, data, &How { way, now, reach: Reach::All }),
+                Err(NotPut::Full) => break,
                 put => return put,
             }
         }
+        let put = self.try_put(span, data, &How { way, now, reach: Reach::All });
+        if let (Err(NotPut::Full), Some(place)) = (put, place) {
+            place.note_lack();
+        }
+        put
+    }
+
+    /// Blocks of a write's part in a stripe.
+    pub(crate) fn blocks_of(&self, span: &StripeSpan) -> u64 {
+        blocks_of(span, self.chunk_bytes).count() as u64
     }
 
     fn try_put(&self, span: &StripeSpan, data: &Data, how: &How) -> Result<bool, NotPut> {
@@ -199,11 +221,15 @@ impl Cache {
         Some(is_dirtied)
     }
 
-    /// Looks again whether too much is dirty: a thread may have noted it late.
+    /// Looks again whether too much is dirty, since a thread may have noted it late, and whether it is the writer's turn, or there
+    /// is room for all. Where nothing is put any more, that is what the writer is to learn.
     #[cold]
-    fn is_still_over(&self) -> bool {
-        self.note_fill();
-        self.is_over.load(Ordering::Relaxed)
+    fn has_room_for(&self, span: &StripeSpan, place: Option<&Place>) -> bool {
+        if self.is_closed() {
+            return true;
+        }
+        let room = self.note_fill();
+        !self.is_over.load(Ordering::Relaxed) || self.is_turn_of(place, self.blocks_of(span), room)
     }
 
     /// Notes that there is something dirty in a unit's bucket. The caller holds it.

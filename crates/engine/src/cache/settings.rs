@@ -224,9 +224,7 @@ pub enum CacheError {
         memory_bytes: u64,
     },
     /// The marks are out of order.
-    #[error(
-        "the low mark, {low} %, must be 1 % at least and below the high mark, {high} %, and that 100 % at most"
-    )]
+    #[error("the low mark, {low} %, must be below the high mark, {high} %, and both from 1 to 100 %")]
     Marks {
         /// The low mark as given.
         low: u8,

@@ -5,16 +5,45 @@ use std::task::Poll;
 
 use stripewise_device::sync::{WaitList, wake_all};
 
-use super::{Cache, WAITS};
+use super::{
+    Cache, WAITS,
+    line::{Line, Place},
+};
+
+/// How often something has changed so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Changes {
+    /// Changes that may let one writer go on: room, most often.
+    any: u64,
+    /// Changes that may let every writer in the line go on, also those whose turn it is not.
+    for_all: u64,
+    /// Another writer may be next.
+    turns: u64,
+}
 
 /// Tasks that wait for the cache.
 #[derive(Default)]
 pub(super) struct Waiting {
-    changes: u64,
+    changes: Changes,
     writers: WaitList,
+    pub(super) line: Line,
+    /// As many blocks are dirty as may be.
+    pub(super) is_over: bool,
     /// A writer lacks memory.
     lacks_room: bool,
     destager: WaitList,
+}
+
+impl Waiting {
+    /// It may be another writer's turn.
+    pub(super) fn note_turn(&mut self) {
+        self.changes.turns += 1;
+    }
+
+    /// Every writer in the line may go on.
+    pub(super) fn note_for_line(&mut self) {
+        self.changes.for_all += 1;
+    }
 }
 
 impl Cache {
@@ -52,25 +81,52 @@ impl Cache {
     pub(crate) fn tell_waiting(&self) {
         let wakers = {
             let mut waiting = self.waiting.lock();
-            waiting.changes += 1;
-            waiting.writers.take()
+            waiting.changes.any += 1;
+            waiting.changes.for_all += 1;
+            let Waiting { writers, line, .. } = &mut *waiting;
+            let mut wakers = writers.take();
+            wakers.extend(line.take_all());
+            wakers
+        };
+        wake_all(wakers);
+    }
+
+    /// Wakes the writer that is next in the line, if there is room for it perhaps, and those that wait for something else.
+    pub(super) fn tell_of_room(&self) {
+        let wakers = {
+            let mut waiting = self.waiting.lock();
+            waiting.changes.any += 1;
+            let mut wakers = waiting.writers.take();
+            wakers.extend(waiting.line.take_next());
+            wakers
         };
         wake_all(wakers);
     }
 
     /// The number of changes so far.
-    pub(crate) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> Changes {
         self.waiting.lock().changes
     }
 
-    /// Waits until there were more changes.
-    pub(crate) async fn changed(&self, seen: u64) {
+    /// Waits until there were more changes; a writer in the line whose turn it was not, until it is its turn, or something has
+    /// changed for all.
+    pub(crate) async fn changed(&self, seen: Changes, place: Option<&Place>, was_next: bool) {
         std::future::poll_fn(|cx| {
             let mut waiting = self.waiting.lock();
-            if waiting.changes != seen {
+            let ends = match place {
+                Some(place) if !was_next => {
+                    waiting.changes.for_all != seen.for_all || waiting.line.next() == Some(place.ticket)
+                }
+                Some(_) => (waiting.changes.any, waiting.changes.turns) != (seen.any, seen.turns),
+                None => waiting.changes.any != seen.any,
+            };
+            if ends {
                 return Poll::Ready(());
             }
-            waiting.writers.add(cx.waker());
+            match place {
+                Some(place) => waiting.line.wake_later(place.ticket, cx.waker()),
+                None => waiting.writers.add(cx.waker()),
+            }
             Poll::Pending
         })
         .await;

@@ -6,12 +6,20 @@ use smallvec::smallvec;
 use stripewise_device::{SharedBuf, WriteBufs};
 
 use super::operands::{self, Fetched, New, Operands, made};
-use crate::plan::recipe::{How, Recipe, Source, Span, Sum, Write};
+use crate::plan::{
+    passes::Filled,
+    recipe::{How, Recipe, Source, Span, Sum, Write},
+};
 
 /// The recipe's only sum, if the recipe is computed here.
 pub(super) fn sum_of(recipe: &Recipe) -> Option<&Sum> {
     match &recipe.sums[..] {
-        [sum] if recipe.joins.is_empty() && recipe.fills.is_empty() && recipe.recovers.is_empty() => {
+        [sum]
+            if recipe.joins.is_empty()
+                && recipe.fills.is_empty()
+                && recipe.recovers.is_empty()
+                && recipe.filled == Filled::default() =>
+        {
             Some(sum)
         }
         _ => None,

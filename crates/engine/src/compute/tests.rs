@@ -14,7 +14,7 @@ use crate::{
         Band, Presence, StripeState, WriteSelection, build,
         costs::{ColumnCosts, MemberCost, ServiceTime},
         lower,
-        passes::{ColumnStrides, MemberStrides, Strides, transform},
+        passes::{ColumnStrides, Edges, Filled, MemberStrides, Strides, transform},
         recipe::{Cells, Span},
         selection::{Classic, Cost, ModThresh, Modified, Policy, PreferRmw, Stripe, by_counts},
     },
@@ -49,12 +49,19 @@ impl ColumnCosts for Uneven {
     }
 }
 
-/// All members' strides.
-struct Alike(MemberStrides);
+/// All members' strides, and which edges of a chunk of so many rows the gaps of a column reach beyond, by a seed.
+struct Alike(MemberStrides, usize, u64);
 
 impl ColumnStrides for Alike {
     fn of(&self, _: usize) -> MemberStrides {
         self.0
+    }
+
+    fn edges(&self, column: usize) -> Edges {
+        let mut rng = fastrand::Rng::with_seed(self.2 ^ column as u64);
+        let mut rows = || RowSet::range(rng.usize(..self.1)..self.1) & RowSet::range(0..rng.usize(..self.1));
+        let [before, behind] = [(); 2].map(|()| rows());
+        Edges::between(self.1, before, behind)
     }
 }
 
@@ -267,12 +274,13 @@ proptest! {
             prop_assert!(geometry.parity_columns() < bad.len() || !geometry.has_parity());
             return Ok(());
         };
+        let (mut filled, rows) = (Filled::default(), geometry.chunk_bytes() / BLOCK_BYTES);
         if let Some((read, write)) = strides {
             let held = (0..64).filter(|row| held >> row & 1 == 1).fold(state.dirty_rows(), |all, row| all | RowSet::range(row..row + 1));
-            transform(&mut plan, &state, held, &Alike(MemberStrides { read: Strides::below(read), write: Strides::below(write) }));
+            filled = transform(&mut plan, &state, held, &Alike(MemberStrides { read: Strides::below(read), write: Strides::below(write) }, rows, seed));
             prop_assert!(plan.columns.iter().all(|ops| (ops.reads() - held).is_empty() && (ops.w - held).is_empty()));
         }
-        let recipe = lower(&plan, &state, |column| cells.new_ranges(column));
+        let recipe = Recipe { filled, ..lower(&plan, &state, |column| cells.new_ranges(column)) };
         let mut expected = columns.clone();
         for (number, column) in cells.columns() {
             for row in column.dirty().runs().flatten() {

@@ -22,6 +22,11 @@ impl What for Gain {
         candidates.sort_by_cached_key(|candidate| (-class_of(candidate), candidate.written));
         first_of(candidates, blocks)
     }
+
+    /// What was written lately is in the other half.
+    fn parts(&self) -> u64 {
+        2
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{Candidate, Chosen, What, WhatPolicy, first_of};
 pub(super) static POLICY: WhatPolicy = WhatPolicy {
     name: "lrw",
     number: 2,
-    summary: "what was written last longest ago",
+    summary: "what was written least recently",
     make: || Box::new(LeastRecentlyWritten),
 };
 

@@ -72,6 +72,12 @@ pub trait What: Send {
     /// Chooses at least one of the candidates, and about as many blocks as wanted. There is at least one, and they come by
     /// place.
     fn choose(&mut self, candidates: Vec<Candidate>, blocks: usize) -> Chosen;
+
+    /// Of what is dirty, one part in so many is chosen at a time. What is chosen is destaged by place: the more there is of it,
+    /// the less the heads of hard disks move, and the later it is noticed what was written again.
+    fn parts(&self) -> u64 {
+        16
+    }
 }
 
 /// A policy, as an operator chooses it.

@@ -13,7 +13,7 @@ use super::{
     Flushes, PastPolicy, Turns,
     past::{Past, Seen, Verdict, Why},
 };
-use crate::members::stats::Served;
+use crate::{members::stats::Served, shape::rows::BLOCK_BYTES};
 
 pub(super) static POLICY: PastPolicy = PastPolicy {
     name: "served",
@@ -27,21 +27,31 @@ pub(super) static POLICY: PastPolicy = PastPolicy {
 const FLUSHES_MIN: u64 = 8;
 const FLUSHES_WITHIN: Duration = Duration::from_secs(1);
 const WRITES_BETWEEN: u64 = 4096;
-/// Those who do go on to do so until they have not flushed for this time: it depends on the way how fast they come to it.
+/// Clients that flush all the time still count as such until they have not flushed for this time. The way that writes go decides how
+/// soon they flush again.
 const FLUSHES_ENDED: Duration = Duration::from_secs(10);
+
+/// With more excess than this, nothing is measured.
+const EXCESS_MAX: f64 = 0.25;
 
 /// Looks whether the cache is full, and then which way is better.
 #[derive(Debug)]
 pub(crate) struct Passing {
     is_full: bool,
     flushes: Flushing,
+    made_up: MadeUp,
     turns: Turns,
 }
 
 impl Default for Passing {
     fn default() -> Self {
         // Nothing is known: to pass by is what a write does without a cache, but that streams are not gathered.
-        Self { is_full: false, flushes: Flushing::default(), turns: Turns::new(true) }
+        Self {
+            is_full: false,
+            flushes: Flushing::default(),
+            made_up: MadeUp::default(),
+            turns: Turns::new(true),
+        }
     }
 }
 
@@ -60,12 +70,40 @@ impl Past for Passing {
     fn next(&mut self, seen: &Seen<'_>) -> Verdict {
         self.is_full = seen.is_full(self.is_full);
         let is_flushed = self.flushes.next(seen.written, seen.now);
+        let served = self.made_up.next(seen);
         if !self.is_full && !is_flushed {
             self.turns.pause();
             return Verdict::of_all(false, Why::Room);
         }
+        if seen.excess > EXCESS_MAX {
+            // What is destaged was written long ago: how fast that is says nothing of what clients write now.
+            self.turns.pause();
+            let best = self.turns.known_best();
+            return Verdict::of_all(best, if best { Why::Served } else { Why::Unknown });
+        }
         let flushes = if is_flushed { Flushes::Within } else { Flushes::Seldom };
-        Verdict::of_all(self.turns.next(seen.written, flushes, seen.now), Why::Served)
+        Verdict::of_all(self.turns.next(served, flushes, seen.now), Why::Served)
+    }
+}
+
+/// What was destaged and not written again, while more is dirty than may be. Writers are slowed for that, so it counts like
+/// what they write.
+#[derive(Debug, Default)]
+struct MadeUp {
+    blocks: i64,
+    /// What was dirty when writers were last seen to be slowed, if they still were the last time.
+    dirty: Option<u64>,
+}
+
+impl MadeUp {
+    /// What clients have written, and this.
+    fn next(&mut self, seen: &Seen<'_>) -> Served {
+        let dirty = (seen.excess > 0.0).then_some(seen.fill.dirty);
+        if let (Some(before), Some(dirty)) = (std::mem::replace(&mut self.dirty, dirty), dirty) {
+            self.blocks += before as i64 - dirty as i64;
+        }
+        let bytes = seen.written.bytes.saturating_add_signed(self.blocks * BLOCK_BYTES as i64);
+        Served { bytes, ..seen.written }
     }
 }
 
@@ -103,8 +141,33 @@ mod tests {
     /// Whether writes pass by.
     fn passes(passing: &mut Passing, (dirty, wants_room): (u64, bool), written: Served, now: Timestamp) -> bool {
         let fill = Fill { dirty, low: 85, high: 95 };
-        let seen = Seen { fill, wants_room, stripe_blocks: 1, written, spent: &Default::default, now };
+        let seen = Seen {
+            fill,
+            wants_room,
+            excess: 0.0,
+            stripe_blocks: 1,
+            written,
+            spent: &Default::default,
+            now,
+        };
         passing.next(&seen).bound == Bound::ALL
+    }
+
+    /// Writers are slowed, so that half of what is destaged makes up for what was too much.
+    #[test]
+    fn what_is_made_up_for_counts_as_served() {
+        let mut made_up = MadeUp::default();
+        let mut served = |excess: f64, dirty: u64, requests: u64| {
+            let written = Served { requests, bytes: requests * BLOCK_BYTES as u64, flushes: 0 };
+            let fill = Fill { dirty, low: 85, high: 95 };
+            let (spent, now) = (&Default::default, Timestamp::default());
+            let seen = Seen { fill, wants_room: true, excess, stripe_blocks: 1, written, spent, now };
+            made_up.next(&seen).bytes / BLOCK_BYTES as u64
+        };
+        assert_eq!(served(0.0, 1000, 10), 10);
+        assert_eq!([served(0.2, 900, 20), served(0.2, 850, 70), served(0.1, 800, 120)], [20, 120, 220]);
+        assert_eq!([served(0.0, 700, 130), served(0.0, 100, 140)], [230, 240], "no longer slowed");
+        assert_eq!([served(0.2, 100, 140), served(0.2, 110, 150)], [240, 240]);
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub(crate) struct Seen<'a> {
     pub(crate) fill: Fill,
     /// The policy of when calls for destages.
     pub(crate) wants_room: bool,
+    /// So much more may be dirty than members were measured to take in the time that a flush may take, as a part of that.
+    /// Until there is no excess, writers are slowed.
+    pub(crate) excess: f64,
     /// Blocks of a stripe.
     pub(crate) stripe_blocks: u64,
     /// What clients have written.
@@ -97,6 +100,11 @@ impl Bound {
 
     pub(crate) fn of_bits(bits: u64) -> Self {
         Self(bits)
+    }
+
+    /// Whether so large a share of all stripes, or more, lies between the two.
+    pub(super) fn differs_from(self, other: Self, share: f64) -> bool {
+        self.0.abs_diff(other.0) >= Self::share(share).0
     }
 
     /// Whether writes of a stripe pass by.

@@ -105,6 +105,11 @@ impl Turns {
         self.is_settling = true;
     }
 
+    /// Whether both were measured, and it is better on.
+    pub(super) fn known_best(&self) -> bool {
+        self.best && self.rates.iter().all(Option::is_some)
+    }
+
     /// As long as they have not both been measured, this way is taken for the better one, from the next pause on.
     pub(super) fn expect(&mut self, is_on: bool) {
         if self.rates.iter().any(Option::is_none) {
@@ -132,7 +137,7 @@ impl Turns {
                 if is_fair && time >= if is_long { WINDOW_MAX } else { WINDOW } {
                     self.window = Some((now, served));
                     if !std::mem::take(&mut self.is_settling) {
-                        self.measured((served.bytes - before.bytes) as f64 / time.as_secs_f64());
+                        self.measured(served.bytes.saturating_sub(before.bytes) as f64 / time.as_secs_f64());
                     }
                 }
             }

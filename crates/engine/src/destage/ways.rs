@@ -65,6 +65,29 @@ impl Cost {
     }
 }
 
+/// What destaged blocks took lately.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    ns: f64,
+    count: f64,
+}
+
+impl Blocks {
+    pub(super) fn add(&mut self, ns: u64, count: u64) {
+        if self.count > HALVED_AFTER * KNOWN_BLOCKS {
+            self.ns /= 2.0;
+            self.count /= 2.0;
+        }
+        self.ns += ns as f64;
+        self.count += count as f64;
+    }
+
+    /// One, in nanoseconds. While members work on the first ones, none has ended.
+    pub(super) fn ns_of_one(&self) -> Option<f64> {
+        (self.count >= KNOWN_BLOCKS).then(|| self.ns / self.count)
+    }
+}
+
 /// Which size clients write: of the mean of the last requests, some dozens of them.
 #[derive(Debug, Default)]
 pub(super) struct Sizes {

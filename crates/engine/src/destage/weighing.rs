@@ -15,7 +15,7 @@ use stripewise_device::Timestamp;
 use super::{
     Passing, PastPolicy,
     past::{Bound, Past, Seen, Spent, Verdict, Weighed, Why},
-    ways::{SIZES, Sizes, Ways},
+    ways::{Blocks, SIZES, Sizes, Ways},
 };
 
 pub(super) static POLICY: PastPolicy = PastPolicy {
@@ -44,8 +44,8 @@ const ALIKE: f64 = 1.25;
 /// after the other. That is not tried again for so long.
 const PASSED_MIN: u64 = 8;
 const NOT_AGAIN: Duration = Duration::from_secs(60);
-/// Weight of the newest measurement of what a destaged block takes.
-const WEIGHT: f64 = 1.0 / 4.0;
+/// Writes go another way if the share of stripes that goes through has changed by more than this.
+const OTHER_SHARE: f64 = 0.5;
 
 /// What is summed up.
 #[derive(Debug, Clone, Copy)]
@@ -75,8 +75,11 @@ struct Weighing {
     sizes: Sizes,
     /// So many destaged blocks are not counted for this size: as many were dirty when clients changed to it.
     older: u64,
-    /// What a destaged block takes.
-    block_ns: Option<f64>,
+    /// What destaged blocks took lately.
+    blocks: Blocks,
+    /// Writes go another way since the last window: of some that are counted in this one, members are still to be occupied.
+    is_settling: bool,
+    bound: Option<Bound>,
     /// How busy members were in the last window; none before there was one.
     busy: Option<f64>,
     /// Not through before.
@@ -86,6 +89,18 @@ struct Weighing {
 
 impl Past for Weighing {
     fn next(&mut self, seen: &Seen<'_>) -> Verdict {
+        let verdict = self.decide(seen);
+        let before = self.bound.replace(verdict.bound);
+        if before.is_some_and(|before| before.differs_from(verdict.bound, OTHER_SHARE)) {
+            self.window = None;
+            self.is_settling = true;
+        }
+        verdict
+    }
+}
+
+impl Weighing {
+    fn decide(&mut self, seen: &Seen<'_>) -> Verdict {
         self.older = self.older.min(seen.fill.dirty);
         self.look_at_size(seen);
         self.is_full = self.is_through || seen.is_full(self.is_full);
@@ -110,9 +125,7 @@ impl Past for Weighing {
         self.turns.pause(expected);
         self.verdict(Bound::share(self.sample()), 1.0)
     }
-}
 
-impl Weighing {
     /// Takes note of what was spent since the window began, if it is over.
     fn measure(&mut self, seen: &Seen<'_>) {
         let Some(before) = self.window else {
@@ -132,19 +145,19 @@ impl Weighing {
         }
         let [through, back] = [(spent.through, earlier.through), (spent.back, earlier.back)]
             .map(|(now, before)| now.since(before));
-        if back.count > 0 {
-            let of_block = back.ns as f64 / back.count as f64;
-            let known = self.block_ns.get_or_insert(of_block);
-            *known += WEIGHT * (of_block - *known);
+        let older = self.older;
+        self.older = older.saturating_sub(back.count);
+        if std::mem::take(&mut self.is_settling) {
+            return;
         }
+        self.blocks.add(back.ns, back.count);
         let ways = &mut self.ways[self.sizes.now()];
         ways.through.add(through.ns as f64, through.bytes, through.count);
-        if self.older == 0 {
+        if let Some(of_one) = self.blocks.ns_of_one().filter(|_| older == 0) {
             // What has become dirty is still to be destaged.
-            let owed = (now.dirty as f64 - before.dirty as f64) * self.block_ns.unwrap_or(0.0);
+            let owed = (now.dirty as f64 - before.dirty as f64) * of_one;
             ways.back.add(back.ns as f64 + owed, back.bytes, back.count);
         }
-        self.older = self.older.saturating_sub(back.count);
         ways.fade();
         let occupied_ns = through.ns + back.ns + spent.others_ns.saturating_sub(earlier.others_ns);
         let busy = occupied_ns as f64 / (time.as_nanos() as f64 * spent.members.max(1) as f64);

@@ -18,7 +18,10 @@ use futures_util::{
 };
 use stripewise_device::Timestamp;
 
-use super::Jobs;
+use super::{
+    Jobs,
+    rate::{Pace, Rate},
+};
 use crate::{
     cache::{Cache, CachePast, CacheSettings, DestageReason},
     destage::{
@@ -41,19 +44,20 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 const IN_FLIGHT_MAX: usize = 64;
 /// Blocks that are destaged at the same time, unless one stripe has more.
 const BLOCKS_IN_FLIGHT_MAX: usize = 4096;
-/// The share of what is dirty that is chosen at a time, one part in so many, and the least blocks.
-const CHOSEN_PARTS: u64 = 16;
+/// The least blocks that are chosen at a time.
 const CHOSEN_MIN: u64 = 256;
-/// Weight of the newest measurement of how fast members take blocks.
-const RATE_WEIGHT: f64 = 1.0 / 8.0;
-/// Time and blocks that such a measurement takes at least.
-const MEASURED_FOR: Duration = Duration::from_millis(100);
-const MEASURED_BLOCKS: u64 = 64;
+/// With so many stripes or blocks under way, members are asked for all that they can.
+const ALL_STRIPES: usize = IN_FLIGHT_MAX / 2;
+const ALL_BLOCKS: u64 = BLOCKS_IN_FLIGHT_MAX as u64 / 4;
 
 /// Destages until the array closes, or another cache is in the place of this one. While nothing is dirty, it keeps no
 /// member open.
 pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
     let mut destager = Destager::new(&cache);
+    // Not after a rest: by then much may have been written.
+    if let Some(jobs) = jobs.upgrade() {
+        destager.take_full(&jobs, &cache, cache.fill());
+    }
     // What has failed lately is told once.
     let mut told = None;
     loop {
@@ -72,7 +76,6 @@ pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
         if life.is_closing() || !is_there {
             return;
         }
-        destager.settle_policies(&cache);
         let Err(error) = destager.round(&jobs, &cache).await else {
             told = None;
             continue;
@@ -102,6 +105,8 @@ struct Destager {
     past: Box<dyn Past>,
     /// Of what may be dirty, so much is left to writes that do not pass by.
     share: f64,
+    /// Writes pass by, but for a sample perhaps: members are busy with them, too.
+    passes: bool,
     rate: Rate,
 }
 
@@ -123,6 +128,7 @@ impl Destager {
             moments: Moments::default(),
             past: (kind.past().make)(),
             share: 1.0,
+            passes: false,
             rate: Rate::default(),
         }
     }
@@ -135,6 +141,7 @@ impl Destager {
         }
         if self.policies.1 != what {
             self.what = (what.make)();
+            cache.forget_victims();
         }
         self.policies = (when, what);
     }
@@ -152,7 +159,7 @@ impl Destager {
                 let destage = jobs.stripes.destage(cache, next.stripe, next.rows, reason);
                 under_way.push(destage.map(move |done| (next, done)).boxed());
             }
-            self.rate.note(cache, jobs.life.env().now(), cache.leaving_blocks() > 0);
+            self.note_rate(cache, jobs.life.env().now(), under_way.len());
             if under_way.is_empty() {
                 return result;
             }
@@ -174,8 +181,9 @@ impl Destager {
         count: usize,
         blocks: usize,
     ) -> Option<(Candidate, DestageReason)> {
+        self.settle_policies(cache);
         let fill = cache.fill();
-        cache.take_full(self.when.takes_full_from(self.shared(fill), jobs.stripes.rotates()));
+        self.take_full(jobs, cache, fill);
         if count >= IN_FLIGHT_MAX || blocks >= BLOCKS_IN_FLIGHT_MAX {
             return None;
         }
@@ -211,6 +219,11 @@ impl Destager {
         victim.map(|next| (next, DestageReason::Mark))
     }
 
+    /// Has stripes that are dirty as a whole destaged at once, if the policy of when would.
+    fn take_full(&self, jobs: &Jobs, cache: &Cache, fill: Fill) {
+        cache.take_full(self.when.takes_full_from(self.shared(fill), jobs.stripes.rotates()));
+    }
+
     /// The marks of the share that writes may fill.
     fn shared(&self, fill: Fill) -> Fill {
         let of = |mark: u64| (mark as f64 * self.share) as u64;
@@ -225,7 +238,8 @@ impl Destager {
         if fill.dirty > 0 { called_for } else { 0 }
     }
 
-    /// Has the policy say which writes go past the cache. Returns whether all of them do.
+    /// Has the policy say which writes go past the cache. Returns whether all of them do, and nothing need be destaged: if more is
+    /// dirty than a flush may take, that goes on meanwhile.
     fn let_writes_pass(
         &mut self,
         jobs: &Jobs,
@@ -241,14 +255,32 @@ impl Destager {
             Spent { through, back, others_ns, members }
         };
         let stripe_blocks = cache.stripe_blocks();
-        let seen = Seen { fill, wants_room, stripe_blocks, written, spent: &spent, now };
+        let excess = cache.dirty_excess();
+        let seen = Seen { fill, wants_room, excess, stripe_blocks, written, spent: &spent, now };
         let verdict = match cache.settings().past {
             CachePast::Measured => self.past.next(&seen),
             CachePast::Never => Verdict::of_all(false, Why::Chosen),
         };
         cache.let_writes_pass(&verdict);
         self.share = verdict.share;
-        verdict.bound == Bound::ALL
+        self.passes = verdict.weighed.passes;
+        verdict.bound == Bound::ALL && excess <= 0.0
+    }
+
+    /// Measures how fast members take what is destaged. So many stripes are under way.
+    fn note_rate(&mut self, cache: &Cache, now: Timestamp, count: usize) {
+        let leaving = cache.leaving_blocks();
+        let is_all = count >= ALL_STRIPES || leaving >= ALL_BLOCKS;
+        let pace = match () {
+            () if leaving == 0 => Pace::None,
+            () if is_all && !self.passes => Pace::All,
+            () => Pace::Some,
+        };
+        match self.rate.note(cache.destaged_blocks(), now, pace) {
+            Some(blocks_per_s) => cache.note_rate(blocks_per_s),
+            None if cache.dirty_excess() > 0.0 => cache.limit_flush_time(),
+            None => {}
+        }
     }
 
     /// Has the policy choose what goes next to make room.
@@ -259,7 +291,7 @@ impl Destager {
         if candidates.is_empty() {
             return;
         }
-        let wanted = (fill.dirty / CHOSEN_PARTS).max(CHOSEN_MIN) as usize;
+        let wanted = (fill.dirty / self.what.parts()).max(CHOSEN_MIN) as usize;
         let Chosen { destaged, passed } = self.what.choose(candidates, wanted);
         cache.spare(&passed);
         cache.offer(destaged);
@@ -298,33 +330,5 @@ impl Moments {
         self.look = now;
         let old = dirty().filter(|candidate| now.since(candidate.dirty_since) >= age);
         old.map(|one| (one, DestageReason::Age)).collect()
-    }
-}
-
-/// Measures how fast members take blocks, while they are asked to.
-#[derive(Default)]
-struct Rate {
-    since: Option<(Timestamp, u64)>,
-    blocks_per_s: f64,
-}
-
-impl Rate {
-    fn note(&mut self, cache: &Cache, now: Timestamp, is_busy: bool) {
-        let destaged = cache.destaged_blocks();
-        if let Some((since, before)) = self.since {
-            let (time, blocks) = (now.since(since), destaged - before);
-            if time >= MEASURED_FOR && blocks >= MEASURED_BLOCKS {
-                let measured = blocks as f64 / time.as_secs_f64();
-                let weight = if self.blocks_per_s == 0.0 { 1.0 } else { RATE_WEIGHT };
-                self.blocks_per_s += weight * (measured - self.blocks_per_s);
-                cache.note_rate(self.blocks_per_s);
-                self.since = None;
-            }
-        }
-        match self.since {
-            _ if !is_busy => self.since = None,
-            None => self.since = Some((now, destaged)),
-            Some(_) => {}
-        }
     }
 }

@@ -8,6 +8,7 @@
 pub(crate) mod board;
 pub(crate) mod destager;
 pub(crate) mod events;
+mod rate;
 mod rebuild;
 mod report;
 pub(crate) mod runner;

@@ -196,7 +196,7 @@ impl Stats {
     pub(crate) fn count_recipe(&self, recipe: &Recipe) {
         let is_full = recipe.cycles.iter().all(|cycle| cycle.cycle == Cycle::Full);
         self.add_each([(Index::stripe_writes, 1), (Index::stripe_writes_full, u64::from(is_full))]);
-        if recipe.filled.requests_saved > 0 {
+        if recipe.filled.blocks > 0 {
             self.count_filled(recipe.filled);
         }
         for CycleRows { cycle, rows } in &recipe.cycles {

@@ -1,43 +1,26 @@
-//! Writes by way of the cache, and destages from it.
+//! Writes by way of the cache.
 //!
 //! A part of a stripe goes into the cache, and is acknowledged there. A whole stripe goes past it, since there is
-//! nothing to wait for; and so does a part, while the cache is full and clients are served faster so. A destage is a
-//! write of its stripe like any other: it locks its rows, and is planned by the topology of its moment.
+//! nothing to wait for; and so does a part, while the cache is full and clients are served faster so.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use futures_util::{
-    future::select,
-    stream::{self, StreamExt},
-};
-use stripewise_device::{WriteFlags, sync::Reader};
+use stripewise_device::sync::Reader;
 
 use super::{
     Stripes,
+    room::RoomWait,
     steps::{Progress, Rest, StripeWrite},
 };
 use crate::{
     cache::{Cache, DestageReason, NotPut, Way},
-    compute::{CachedCells, Content, touched_rows},
-    destage::Candidate,
+    compute::{CachedCells, touched_rows},
     error::ArrayError,
     life::detached::Detached,
     locks::Entry,
     mutants::{Mutant, lives},
-    shape::{
-        geometry::{Geometry, StripeIndex},
-        rows::RowSet,
-    },
+    shape::geometry::{Geometry, StripeIndex},
 };
-
-/// Stripes that are destaged at the same time.
-const DESTAGES_IN_FLIGHT: usize = 64;
-/// If nothing was destaged while it looked so often for memory, a writer destages everything, to learn what is wrong.
-const LOOKS_MAX: u32 = 256;
-/// After so many looks it does so in any case: perhaps only what others write again and again is destaged.
-const LOOKS_EVER_MAX: u32 = 64 * LOOKS_MAX;
-/// The longest that a writer waits for memory before it looks again by itself.
-const MEMORY_WAIT: Duration = Duration::from_millis(1);
 
 impl Stripes {
     /// Begins a client's part of a stripe, as far as possible without waiting: by way of the cache, if there is one.
@@ -146,50 +129,42 @@ impl Stripes {
     /// Puts a part of a stripe into the cache, and waits for room. A part that must be durable is destaged at once.
     async fn put_part(&self, mut write: StripeWrite) -> Result<(), ArrayError> {
         let mut way = if write.flags.fua { Way::Through } else { Way::Back };
-        let mut destaged = u64::MAX;
-        let mut is_stuck = |cache: &Cache, looks: u32| {
-            let before = std::mem::replace(&mut destaged, cache.destaged_blocks());
-            before == destaged || looks >= LOOKS_EVER_MAX
-        };
-        for looks in 1_u32.. {
-            // It may have been replaced meanwhile.
-            let Some(cache) = self.cache() else { break };
-            let seen = cache.changes();
+        let mut wait = RoomWait::default();
+        // It may have been replaced meanwhile.
+        while let Some(cache) = self.cache() {
             if self.members.look(|topology| topology.failed) {
                 return Err(ArrayError::Failed);
             }
+            wait.look(&cache);
             if cache.passes(write.stripe) {
-                match self.write_past(&cache, write).await {
+                match wait.aside(self.write_past(&cache, write)).await {
                     Ok(written) => return written,
                     Err(stays) => write = stays,
                 }
+                // That it went aside is no news.
+                wait.look(&cache);
             }
             let (span, data) = write.client_part();
-            match cache.put(span, data, way, self.life.env().now()) {
-                Ok(_) if way == Way::Through => return self.write_through(&cache, &write).await,
+            match cache.put_from(span, data, way, self.life.env().now(), wait.place()) {
+                Ok(_) if way == Way::Through => {
+                    drop(wait);
+                    return self.write_through(&cache, &write).await;
+                }
                 Ok(is_full) => {
                     if is_full {
                         self.destage_full(&cache, span.stripe);
                     }
                     return Ok(());
                 }
-                // The destager has ended, or cannot write what would have to go. Then this tells why.
-                Err(NotPut::Full)
-                    if self.life.is_closing()
-                        || looks.is_multiple_of(LOOKS_MAX) && is_stuck(&cache, looks) =>
-                {
-                    self.destage_written(DestageReason::Mark).await?;
+                Err(NotPut::Full) => self.get_room(&cache, &mut wait, span).await?,
+                Err(NotPut::Through) => way = Way::Through,
+                Err(NotPut::Passed | NotPut::Closed) => {
+                    wait.leave_line();
+                    self.wait_for_change(&cache, &wait).await;
                 }
-                Err(NotPut::Full) if self.make_room(&cache).await => continue,
-                Err(NotPut::Through) => {
-                    way = Way::Through;
-                    continue;
-                }
-                Err(NotPut::Full | NotPut::Passed | NotPut::Closed) => {}
             }
-            // What wakes it is not always what it needs, and room may come without a word.
-            select(pin!(cache.changed(seen)), self.life.env().sleep(MEMORY_WAIT)).await;
         }
+        drop(wait);
         let geometry = self.geometry();
         let begun = self.start_stripe(&self.requests.enter(), &geometry, write, true);
         match begun {
@@ -218,18 +193,6 @@ impl Stripes {
         self.flush().await
     }
 
-    /// Destages what goes next to make room; false if that is not known, and the destager must look.
-    async fn make_room(&self, cache: &Arc<Cache>) -> bool {
-        cache.want_room();
-        if cache.room_is_coming() {
-            return false;
-        }
-        let Some(victim) = cache.next_victim() else { return false };
-        // What fails is told by the destager, and by a flush.
-        let _ = self.destage(cache, victim.stripe, victim.rows, DestageReason::Mark).await;
-        true
-    }
-
     /// Destages a stripe that has become dirty as a whole, by itself, unless the policy of when would wait.
     fn destage_full(&self, cache: &Arc<Cache>, stripe: StripeIndex) {
         if !cache.takes_full() {
@@ -241,87 +204,5 @@ impl Stripes {
             let rows = cache.dirty_rows(stripe);
             stripes.destage(&cache, stripe, rows, DestageReason::Full).await
         }));
-    }
-
-    /// Destages what is dirty in some rows of a stripe.
-    pub(crate) async fn destage(
-        &self,
-        cache: &Arc<Cache>,
-        stripe: StripeIndex,
-        rows: RowSet,
-        reason: DestageReason,
-    ) -> Result<(), ArrayError> {
-        self.destage_as(cache, stripe, rows, reason, WriteFlags::default()).await.map(drop)
-    }
-
-    /// As [`Stripes::destage`], with flags. Returns what was destaged.
-    async fn destage_as(
-        &self,
-        cache: &Arc<Cache>,
-        stripe: StripeIndex,
-        rows: RowSet,
-        reason: DestageReason,
-        flags: WriteFlags,
-    ) -> Result<Option<Arc<CachedCells>>, ArrayError> {
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        let with_gaps = if cache.fills_gaps() { self.with_gaps(rows) } else { rows };
-        let locked = if lives(Mutant::GapsUnlocked) { rows } else { with_gaps };
-        let held = if lives(Mutant::FlushSkipsDestaging) {
-            let Some(held) = self.locks.try_lock(stripe, locked) else { return Ok(None) };
-            held
-        } else {
-            self.locks.lock(stripe, locked).await
-        };
-        // With its rows locked: those that work wait for no rows, and come to an end.
-        let blocks = self.blocks_to_work_with(cache, stripe, with_gaps);
-        let _working = cache.working_memory(blocks).await;
-        let Some((cells, ending)) = cache.lend(stripe, (rows, with_gaps), reason, self.life.env().now())
-        else {
-            return Ok(None);
-        };
-        let content =
-            Content::Cells(cells.clone(), if cache.fills_gaps() { with_gaps } else { RowSet::EMPTY });
-        let write = StripeWrite { stripe, content, flags, ending: Some(ending) };
-        self.finish_stripe(Rest::Region(write, held.keep())).await?;
-        Ok(Some(cells))
-    }
-
-    /// Destages these, in order, several at a time. All of them are tried, whatever fails.
-    async fn destage_all_of(
-        &self,
-        cache: &Arc<Cache>,
-        chosen: Vec<Candidate>,
-        reason: DestageReason,
-    ) -> Result<(), ArrayError> {
-        let destages = chosen.into_iter().map(|one| self.destage(cache, one.stripe, one.rows, reason));
-        let destages = stream::iter(destages).buffer_unordered(DESTAGES_IN_FLIGHT);
-        destages.fold(Ok(()), async |all: Result<(), ArrayError>, one| all.and(one)).await
-    }
-
-    /// Destages all that was acknowledged before the call. Later writes do not delay it.
-    pub(crate) async fn destage_written(&self, reason: DestageReason) -> Result<(), ArrayError> {
-        let Some(cache) = self.cache() else { return Ok(()) };
-        if lives(Mutant::FlushSkipsDirty) && reason == DestageReason::Flush {
-            cache.end_epoch();
-            return Ok(());
-        }
-        let epoch = cache.end_epoch();
-        let dirty = match reason {
-            DestageReason::Flush => cache.to_flush_until(epoch),
-            _ => cache.dirty_until(epoch),
-        };
-        self.destage_all_of(&cache, dirty, reason).await
-    }
-
-    /// As [`Stripes::destage_written`], from this cache.
-    pub(super) async fn destage_all(
-        &self,
-        cache: &Arc<Cache>,
-        reason: DestageReason,
-    ) -> Result<(), ArrayError> {
-        let dirty = cache.dirty_until(cache.end_epoch());
-        self.destage_all_of(cache, dirty, reason).await
     }
 }

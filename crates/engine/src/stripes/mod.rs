@@ -5,7 +5,7 @@
 //! region; [`execute`] does what the recipe says that [`selection`] makes, with [`recover`] and [`heal`] for
 //! what cannot be read ([`around`]: a large read); [`blame`] and [`healing`] note what could not; [`ask`] asks
 //! members and [`wait`] waits for them; [`flush`] makes durable; [`settle`] drops members that failed. With a
-//! cache, writes go by way of [`cached`], [`ahead`] reads for sequential readers, and [`switch`] puts another
+//! cache, writes go by way of [`cached`]; one that finds no room there gets [`room`], by [`destaging`] if need be. [`ahead`] reads for sequential readers, and [`switch`] puts another
 //! cache in the place of one. [`measured`] runs a benchmark on members. What a request keeps while it waits is in [`steps`] and [`pending`], and the rows that it holds in [`rows`]. No
 //! module calls one above it.
 
@@ -13,8 +13,10 @@ mod ahead;
 mod around;
 mod ask;
 mod begin;
+mod beside;
 mod blame;
 mod cached;
+mod destaging;
 mod execute;
 mod extents;
 mod flush;
@@ -27,6 +29,7 @@ pub(crate) mod pending;
 mod piece;
 mod read;
 mod recover;
+mod room;
 mod rows;
 mod selection;
 mod settle;

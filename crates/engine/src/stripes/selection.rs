@@ -6,6 +6,7 @@ use stripewise_format::extension::MemberClass;
 
 use super::{
     Stripes,
+    beside::Beside,
     trace::{Decision, StripeWay},
 };
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     plan::{
         self, Band, Plan, PlanError, Presence, Recipe, StripeState, WriteSelection,
         costs::{ColumnCosts, MemberCost, ServiceTime},
-        passes::{self, ColumnStrides, Filled, GapRule, MemberStrides},
+        passes::{self, ColumnStrides, Edges, Filled, GapRule, MemberStrides},
         quick::{self, Columns},
         selection::Policy,
     },
@@ -32,6 +33,8 @@ pub(super) struct StripeCosts<'a> {
     pub(super) topology: &'a Topology,
     pub(super) stripe: StripeIndex,
     pub(super) gaps: GapRule,
+    /// Where gaps may reach into the stripes beside this one.
+    pub(super) beside: Option<Beside>,
 }
 
 impl ColumnCosts for StripeCosts<'_> {
@@ -52,14 +55,28 @@ impl ColumnStrides for StripeCosts<'_> {
             .reader(self.stripe, column)
             .map_or(MemberStrides::NONE, |member| member.strides(self.gaps))
     }
+
+    fn edges(&self, column: usize) -> Edges {
+        let of_column = |beside: &Beside| beside.of_column(&self.topology.geometry, self.stripe, column);
+        self.beside.as_ref().map_or(Edges::default(), of_column)
+    }
 }
 
 impl Stripes {
-    /// These rows of a stripe, and the gaps between them that some member may want filled.
-    pub(super) fn with_gaps(&self, rows: RowSet) -> RowSet {
+    /// These rows of a stripe, and the gaps between them and beside them that some member may want filled.
+    pub(super) fn with_gaps(&self, cache: &Cache, stripe: StripeIndex, rows: RowSet) -> RowSet {
         let rule = self.gap_rule();
         let end = |topology: &Topology| topology.members().map(|member| member.strides(rule).end()).max();
-        passes::with_gaps(rows, self.members.look(end).unwrap_or(0))
+        let Some(end) = self.members.look(end).filter(|end| *end > 0) else { return rows };
+        let geometry = self.geometry();
+        let edges = self.beside(cache, stripe).map_or(Edges::default(), |beside| beside.of_stripe(&geometry));
+        passes::with_gaps(rows, edges, end)
+    }
+
+    /// The stripes beside one that is destaged, if gaps may reach into them: ours, as weighed gaps are.
+    pub(super) fn beside(&self, cache: &Cache, stripe: StripeIndex) -> Option<Beside> {
+        let reaches = cache.settings().gaps == GapRule::Weighed;
+        reaches.then(|| Beside::new(cache, &self.geometry(), stripe))
     }
 
     /// By which rule gaps are filled, if they are.
@@ -137,6 +154,7 @@ impl Stripes {
         let of_cells;
         let span = match content {
             Content::Span(span, _) => Some(span),
+            Content::Cells(cells, held) if may_fill(cells, *held) => None,
             Content::Cells(cells, _) => {
                 of_cells = span_of(stripe, cells, &topology.geometry);
                 of_cells.as_ref()
@@ -208,7 +226,7 @@ impl Stripes {
         recipe: &mut Recipe,
     ) -> bool {
         let columns = Columns { geometry: &topology.geometry, missing };
-        let costs = StripeCosts { topology, stripe: span.stripe, gaps: GapRule::default() };
+        let costs = StripeCosts { topology, stripe: span.stripe, gaps: GapRule::default(), beside: None };
         let before = u64::from(lives(Mutant::TrustOfNeighbour));
         let trusted = StripeIndex(span.stripe.0.saturating_sub(before));
         let tell = |band: &Band| {
@@ -248,7 +266,10 @@ impl Stripes {
             _ => None,
         };
         let gaps = held.map_or(GapRule::default(), |_| self.gap_rule());
-        let costs = StripeCosts { topology, stripe, gaps };
+        let fills = matches!(content, Content::Cells(cells, held) if may_fill(cells, *held));
+        let cache = if fills { self.cache() } else { None };
+        let beside = cache.and_then(|cache| self.beside(&cache, stripe));
+        let costs = StripeCosts { topology, stripe, gaps, beside };
         plan::build_into(&mut plan, &state, selection, &costs)?;
         let mut filled = Filled::default();
         if let Some(held) = held {
@@ -271,6 +292,11 @@ impl Stripes {
         };
         Ok(Recipe { filled, ..recipe })
     }
+}
+
+/// Whether rows are locked for gaps between the dirty ones, or beside them.
+fn may_fill(cells: &CachedCells, held: RowSet) -> bool {
+    held.len() > cells.dirty_rows().len()
 }
 
 /// The part of a stripe that cells make new, if they are planned as a client's write of it.

@@ -28,7 +28,8 @@ impl Stripes {
             let mut state = StripeState::default();
             state.set_empty(&geometry, self.is_trusted(stripe), presence);
             cache.enter_into(stripe, held, &mut state);
-            let costs = StripeCosts { topology, stripe, gaps: cache.settings().gaps };
+            let beside = if cache.fills_gaps() { self.beside(cache, stripe) } else { None };
+            let costs = StripeCosts { topology, stripe, gaps: cache.settings().gaps, beside };
             let mut plan = plan::build(&state, &**self.selection.load(), &costs)?;
             if cache.fills_gaps() {
                 passes::transform(&mut plan, &state, held, &costs);
@@ -94,7 +95,7 @@ pub(super) mod tests {
         let (cache, stripe) = (stripes.cache().unwrap(), StripeIndex(1));
         put(&cache, stripe, blocks);
         let rows = cache.dirty_rows(stripe);
-        let held = if cache.fills_gaps() { stripes.with_gaps(rows) } else { rows };
+        let held = if cache.fills_gaps() { stripes.with_gaps(&cache, stripe, rows) } else { rows };
         stripes.blocks_to_work_with(&cache, stripe, held)
     }
 

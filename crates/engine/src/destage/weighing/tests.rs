@@ -62,6 +62,7 @@ impl Load {
         let seen = Seen {
             fill: Fill { dirty: HIGH - self.clean, low: HIGH * 85 / 95, high: HIGH },
             wants_room: self.clean == 0,
+            excess: 0.0,
             stripe_blocks: 128,
             written: self.written,
             spent: &spent,
@@ -154,6 +155,7 @@ fn while_there_is_room_writes_are_put() {
     let seen = Seen {
         fill: Fill { dirty: 10, low: 85, high: 95 },
         wants_room: false,
+        excess: 0.0,
         stripe_blocks: 128,
         written: Served::default(),
         spent: &Spent::default,
@@ -205,6 +207,7 @@ fn a_cache_that_fills_up_is_not_taken_for_fast() {
         let seen = Seen {
             fill: Fill { dirty: HIGH + 64 * step, low: HIGH, high: HIGH },
             wants_room: true,
+            excess: 0.0,
             stripe_blocks: 128,
             written: Served::default(),
             spent: &|| now,
@@ -215,4 +218,20 @@ fn a_cache_that_fills_up_is_not_taken_for_fast() {
     let (through, back) = weighing.known();
     let ratio = back.unwrap() / through.unwrap();
     assert!((0.95..1.05).contains(&ratio), "{ratio}");
+}
+
+/// Many blocks become dirty while members work on the first destages, of which none has ended.
+#[test]
+fn what_a_block_costs_is_not_known_before_some_were_destaged() {
+    let mut load = Load::default();
+    load.step();
+    for clean in [15_000, 0] {
+        load.clean = clean;
+        load.now += 300_000_000;
+        load.spent.back.ns += MEMBERS * 300_000_000;
+        load.spent.back.bytes += 1000 * BLOCK;
+        load.step();
+    }
+    load.run(20, (330.0, 250.0), 1.0);
+    assert!(load.run(100, (330.0, 250.0), 1.0).0 < 0.1);
 }

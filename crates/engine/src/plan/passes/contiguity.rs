@@ -5,7 +5,8 @@
 //! less time. Gaps between reads are filled first. What they read makes more gaps between writes fillable: a gap is
 //! written with what the member holds there already.
 //!
-//! Beyond the paper: P and Q are filled alike, each by its own member's strides. A gap is filled only where its rows are
+//! Beyond the paper: gaps that reach into the stripes beside this one are filled up to its end, and their destages fill the
+//! rest, so that requests touch where the chunks of a member do. P and Q are filled alike, each by its own member's strides. A gap is filled only where its rows are
 //! locked. One on a member that is missing, or cannot be read, is left, and so are the gaps of rows whose parity is lost.
 
 use std::ops::Range;
@@ -16,6 +17,7 @@ use super::{
         state::StripeState,
     },
     Pass,
+    gaps::{Edges, Gap, between},
     strides::{ColumnStrides, Strides},
 };
 use crate::{
@@ -28,14 +30,14 @@ use crate::{
 pub struct Filled {
     /// Blocks that are read, and blocks that are written, only since they lie in gaps.
     pub blocks: u32,
-    /// Each gap makes two requests one.
+    /// Each gap that does not reach beyond the stripe makes two requests one.
     pub requests_saved: u32,
 }
 
 impl Filled {
-    fn add(&mut self, gap: RowSet) {
-        self.blocks += gap.len() as u32;
-        self.requests_saved += 1;
+    fn add(&mut self, gap: &Gap) {
+        self.blocks += gap.rows.len() as u32;
+        self.requests_saved += u32::from(gap.joins);
     }
 }
 
@@ -59,29 +61,37 @@ fn transform_reads(
         return filled;
     }
     for (number, (ops, column)) in plan.columns.iter_mut().zip(&state.columns).enumerate() {
-        let strides = strides.of(number);
+        let (edges, strides) = (strides.edges(number), strides.of(number));
         let (reads, writes) = (ops.reads(), if column.writable() { ops.w } else { RowSet::EMPTY });
         let in_hand = if number < state.data_columns { ops.r | column.clean } else { ops.r };
-        let is_worth = |gap: &Range<usize>| {
-            let joins = || writes_joined(writes, in_hand, RowSet::range(gap.clone()), &strides.write);
-            strides.read.gain(stride_of(gap)).is_some_and(|gain| gain > 0 || gain + joins() > 0)
+        let is_worth = |gap: &Gap| {
+            let joins = || writes_joined((writes, edges), in_hand, &gap.rows, &strides.write);
+            strides.read.gain(gap.stride).is_some_and(|gain| gain > 0 || gain + joins() > 0)
         };
-        for gap in lockable(reads, held, is_worth).filter(|_| column.readable()) {
-            ops.t |= gap & column.dirty;
-            ops.r |= gap - column.dirty;
-            filled.add(gap);
+        for gap in lockable((reads, edges), held, is_worth).filter(|_| column.readable()) {
+            let rows = RowSet::range(gap.rows.clone());
+            ops.t |= rows & column.dirty;
+            ops.r |= rows - column.dirty;
+            filled.add(&gap);
         }
     }
     filled
 }
 
 /// What the gaps between writes gain that can be filled only if this gap between reads is.
-fn writes_joined(writes: RowSet, in_hand: RowSet, read: RowSet, strides: &Strides) -> i32 {
-    let wants_it = |gap: &Range<usize>| {
-        let missing = RowSet::range(gap.clone()) - in_hand;
+fn writes_joined(
+    (writes, edges): (RowSet, Edges),
+    in_hand: RowSet,
+    read: &Range<usize>,
+    strides: &Strides,
+) -> i32 {
+    let read = RowSet::range(read.clone());
+    let wants_it = |gap: &Gap| {
+        let missing = RowSet::range(gap.rows.clone()) - in_hand;
         !missing.is_empty() && (missing - read).is_empty()
     };
-    let gains = gaps(writes).filter(wants_it).filter_map(|gap| strides.gain(stride_of(&gap)));
+    let gaps = between(writes).chain(edges.gaps(writes));
+    let gains = gaps.filter(wants_it).filter_map(|gap| strides.gain(gap.stride));
     gains.filter(|gain| *gain > 0).sum()
 }
 
@@ -99,14 +109,15 @@ fn transform_writes(
     }
     for (number, (ops, column)) in plan.columns.iter_mut().zip(&state.columns).enumerate() {
         let in_hand = if number < state.data_columns { ops.r | column.clean } else { ops.r };
-        let strides = strides.of(number).write;
-        let is_worth = |gap: &Range<usize>| strides.gain(stride_of(gap)).is_some_and(|gain| gain > 0);
-        for gap in lockable(ops.w, held, is_worth).filter(|_| column.writable()) {
-            if (gap - in_hand).is_empty() || lives(Mutant::EmptyGapFilled) {
-                ops.w |= gap;
-                filled.add(gap);
-            } else if lives(Mutant::GapEndsWrite) && number < state.data_columns {
-                ops.w &= RowSet::range(0..gap.first().unwrap_or(0));
+        let (edges, strides) = (strides.edges(number), strides.of(number).write);
+        let is_worth = |gap: &Gap| strides.gain(gap.stride).is_some_and(|gain| gain > 0);
+        for gap in lockable((ops.w, edges), held, is_worth).filter(|_| column.writable()) {
+            let rows = RowSet::range(gap.rows.clone());
+            if (rows - in_hand).is_empty() || lives(Mutant::EmptyGapFilled) {
+                ops.w |= rows;
+                filled.add(&gap);
+            } else if lives(Mutant::GapEndsWrite) && gap.joins && number < state.data_columns {
+                ops.w &= RowSet::range(0..gap.rows.start);
             }
         }
     }
@@ -118,29 +129,14 @@ fn has_parity(plan: &Plan) -> bool {
     plan.bands.iter().all(|band| band.cycle != Cycle::Direct)
 }
 
-/// The rows of a destage, and the gaps between them that could be filled if no stride reaches `end`.
-pub fn with_gaps(rows: RowSet, end: u16) -> RowSet {
-    let short = gaps(rows).filter(|gap| stride_of(gap) < usize::from(end));
-    short.fold(rows, |all, gap| all | RowSet::range(gap))
-}
-
-/// The rows between the runs of a set.
-fn gaps(rows: RowSet) -> impl Iterator<Item = Range<usize>> {
-    let ends = rows.runs().map(|run| run.end);
-    ends.zip(rows.runs().skip(1)).map(|(end, next)| end..next.start)
-}
-
-fn stride_of(gap: &Range<usize>) -> usize {
-    gap.len() + 1
-}
-
 /// The gaps of a column's operation that are worth filling, and of which all rows are locked.
 fn lockable(
-    rows: RowSet,
+    (rows, edges): (RowSet, Edges),
     held: RowSet,
-    is_worth: impl Fn(&Range<usize>) -> bool,
-) -> impl Iterator<Item = RowSet> {
-    gaps(rows).filter(is_worth).map(RowSet::range).filter(move |gap| (*gap - held).is_empty())
+    is_worth: impl Fn(&Gap) -> bool,
+) -> impl Iterator<Item = Gap> {
+    let gaps = between(rows).chain(edges.gaps(rows)).filter(is_worth);
+    gaps.filter(move |gap| (RowSet::range(gap.rows.clone()) - held).is_empty())
 }
 
 #[cfg(test)]
@@ -272,9 +268,6 @@ mod tests {
         let plan = transformed(&z, held, &below(64, 64));
         assert_eq!(requests(&plan), (4, 4));
         assert!(plan.columns.iter().all(|ops| !ops.reads().contains(3) && !ops.w.contains(3)));
-        let rows = RowSet::range(0..1) | RowSet::range(2..3) | RowSet::range(8..9);
-        assert!(with_gaps(rows, 6) == RowSet::range(0..3) | RowSet::range(8..9));
-        assert!(with_gaps(rows, 7) == RowSet::range(0..9));
     }
 
     /// The second column's member is missing: its gap is left. The other columns' are filled.

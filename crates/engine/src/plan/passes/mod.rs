@@ -5,9 +5,11 @@
 //! how to add one.
 
 mod contiguity;
+mod gaps;
 mod strides;
 
-pub use contiguity::{Filled, with_gaps};
+pub use contiguity::Filled;
+pub use gaps::{Edges, with_gaps};
 pub use strides::{ColumnStrides, GapRule, MemberStrides, STRIDE_MAX, Strides};
 
 use super::{matrix::Plan, state::StripeState};

@@ -3,6 +3,7 @@
 
 use stripewise_format::extension::{Header, STRIDE_REGIONS, STRIDES, StrideRecord};
 
+use super::gaps::Edges;
 use crate::shape::rows::ROWS_MAX;
 
 /// The longest stride that is measured, in blocks (msc-ct Fig. 9).
@@ -145,6 +146,11 @@ impl MemberStrides {
 pub trait ColumnStrides {
     /// The strides of a column's member.
     fn of(&self, column: usize) -> MemberStrides;
+
+    /// What its member does in the chunks beside this one.
+    fn edges(&self, _column: usize) -> Edges {
+        Edges::default()
+    }
 }
 
 #[cfg(test)]
