@@ -66,7 +66,7 @@ fn absent_roles(status: &ArrayStatus) -> Vec<String> {
         Some(member) => format!("role {role} is being filled: {}", member.device),
         None if status.read_only => format!("the member of role {role} is absent"),
         None => format!(
-            "the member of role {role} is absent: `stripewise add {} DEVICE` fills another",
+            "the member of role {role} is absent; to rebuild it: `stripewise add {} DEVICE`",
             status.name
         ),
     });

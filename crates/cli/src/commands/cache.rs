@@ -101,7 +101,9 @@ pub(crate) fn kind_parser() -> PossibleValuesParser {
         CacheKind::None => "a write is acknowledged when members have it",
         CacheKind::Pbg => "rows are cached and destaged one by one, as md does",
         CacheKind::Stripe => "what is dirty in a stripe is destaged together",
-        CacheKind::StripeCt => "the same, and short gaps between it are filled where members are faster so",
+        CacheKind::StripeCt => {
+            "the same, and short gaps between dirty blocks are filled where members are faster so"
+        }
         CacheKind::Auto => {
             "the same, and writes go past a full cache while members have less to do so, as measured"
         }

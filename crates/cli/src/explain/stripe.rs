@@ -8,7 +8,7 @@ use stripewise::{
     internals::{
         plan::{
             self, Band, Cycle, Plan, PlanError, Presence, StripeState,
-            passes::{self, PASSES, Pass},
+            passes::{self, Edges, PASSES, Pass},
         },
         rows::{BLOCK_BYTES, RowSet},
     },
@@ -177,7 +177,7 @@ fn explain_state(
 /// Fills gaps of a destage's plan, if some would be.
 fn fill(target: &Target, stripe: StripeIndex, state: &StripeState, plan: &mut Plan) -> Option<Filled> {
     let strides = target.strides(stripe)?;
-    let held = passes::with_gaps(state.dirty_rows(), strides.end());
+    let held = passes::with_gaps(state.dirty_rows(), Edges::default(), strides.end());
     let requests_before = requests(plan);
     let mut after = |pass: &&Pass| {
         let before = plan.clone();

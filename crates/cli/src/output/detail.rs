@@ -97,7 +97,7 @@ fn stripes_line(status: &ArrayStatus) -> String {
 /// What was read and written only to fill gaps, and the requests that this saved.
 fn filled_line(status: &ArrayStatus) -> Option<String> {
     let (blocks, saved) = (counter(status, "blocks_filled"), counter(status, "requests_saved"));
-    (saved > 0).then(|| format!("{blocks} blocks, {saved} requests saved"))
+    (blocks > 0).then(|| format!("{blocks} blocks, {saved} requests saved"))
 }
 
 /// How much was written to members: for clients, as metadata, and by background jobs.
