@@ -292,6 +292,11 @@ impl Cache {
         self.dirty.sum(0).saturating_sub(gone)
     }
 
+    /// Blocks that became dirty so far.
+    pub(crate) fn dirtied_blocks(&self) -> u64 {
+        self.dirty.sum(0)
+    }
+
     /// Blocks of a unit.
     fn unit_blocks(&self) -> usize {
         self.data_columns * self.unit_rows

@@ -39,5 +39,6 @@ mod tests {
         let mut marks = HighLowMark { makes_room: false };
         let mut count = |dirty| marks.in_flight(Fill { dirty, low: 85, high: 95 }, 8);
         assert_eq!([84, 90, 94, 95, 90, 85, 84, 90].map(&mut count), [0, 0, 0, 8, 8, 8, 0, 0]);
+        assert_eq!(marks.low_mark(Fill { dirty: 1, low: 85, high: 95 }, 1.0), 85, "as in the paper");
     }
 }

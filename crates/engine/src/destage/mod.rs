@@ -34,6 +34,11 @@ pub trait When: Send {
     /// How many stripes may be under way now, of `most`; 0: none is begun.
     fn in_flight(&mut self, fill: Fill, most: usize) -> usize;
 
+    /// The low mark while this share of what clients put is dirty already.
+    fn low_mark(&self, fill: Fill, _rewritten: f64) -> u64 {
+        fill.low
+    }
+
     /// How many blocks must be dirty for a stripe to be destaged as soon as it is dirty as a whole; none: it never is.
     /// `rotates`: some member is a hard disk.
     fn takes_full_from(&self, fill: Fill, rotates: bool) -> Option<u64>;

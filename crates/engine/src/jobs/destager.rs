@@ -21,6 +21,7 @@ use stripewise_device::Timestamp;
 use super::{
     Jobs,
     rate::{Pace, Rate},
+    rewrites::Rewrites,
 };
 use crate::{
     cache::{Cache, CachePast, CacheSettings, DestageReason},
@@ -30,6 +31,7 @@ use crate::{
     },
     error::ArrayError,
     life::Life,
+    shape::rows::BLOCK_BYTES,
 };
 
 /// How often it looks whether something is to be destaged.
@@ -108,6 +110,7 @@ struct Destager {
     /// Writes pass by, but for a sample perhaps: members are busy with them, too.
     passes: bool,
     rate: Rate,
+    rewrites: Rewrites,
 }
 
 type UnderWay<'a> = FuturesUnordered<BoxFuture<'a, (Candidate, Result<(), ArrayError>)>>;
@@ -130,6 +133,7 @@ impl Destager {
             share: 1.0,
             passes: false,
             rate: Rate::default(),
+            rewrites: Rewrites::default(),
         }
     }
 
@@ -160,6 +164,7 @@ impl Destager {
                 under_way.push(destage.map(move |done| (next, done)).boxed());
             }
             self.note_rate(cache, jobs.life.env().now(), under_way.len());
+            self.note_rewrites(jobs, cache);
             if under_way.is_empty() {
                 return result;
             }
@@ -224,10 +229,11 @@ impl Destager {
         cache.take_full(self.when.takes_full_from(self.shared(fill), jobs.stripes.rotates()));
     }
 
-    /// The marks of the share that writes may fill.
+    /// The marks of the share that writes may fill, the low one as the policy of when has it.
     fn shared(&self, fill: Fill) -> Fill {
         let of = |mark: u64| (mark as f64 * self.share) as u64;
-        Fill { low: of(fill.low), high: of(fill.high), ..fill }
+        let low = self.when.low_mark(fill, self.rewrites.share());
+        Fill { low: of(low), high: of(fill.high), ..fill }
     }
 
     /// How many stripes the policy of when wants under way. What `others` destage is as good as gone: a stream whose stripes go
@@ -281,6 +287,12 @@ impl Destager {
             None if cache.dirty_excess() > 0.0 => cache.limit_flush_time(),
             None => {}
         }
+    }
+
+    /// Measures how much of what clients put is dirty already.
+    fn note_rewrites(&mut self, jobs: &Jobs, cache: &Cache) {
+        let (_, back) = cache.accounts(jobs.stripes.stats().written().bytes);
+        self.rewrites.note(back.bytes / BLOCK_BYTES as u64, cache.dirtied_blocks(), cache.dirty_max());
     }
 
     /// Has the policy choose what goes next to make room.

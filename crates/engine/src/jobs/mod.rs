@@ -11,6 +11,7 @@ pub(crate) mod events;
 mod rate;
 mod rebuild;
 mod report;
+mod rewrites;
 pub(crate) mod runner;
 mod speed;
 mod sweep;
