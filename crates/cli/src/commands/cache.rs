@@ -38,31 +38,31 @@ pub(crate) struct CacheArgs {
     /// Which cache; printed with all settings, if nothing is given.
     #[arg(value_parser = kind_parser())]
     kind: Option<String>,
-    /// Memory that it may take.
+    /// Memory that it may take: 512M, if left out, and at most a quarter of the memory of the machine or its control group.
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
-    /// When room is made.
+    /// When room is made; `lt`, if never given.
     #[arg(long, value_parser = when_parser())]
     when: Option<String>,
-    /// What is destaged first.
+    /// What is destaged first; `gain`, if never given.
     #[arg(long, value_parser = what_parser())]
     what: Option<String>,
-    /// The share of what may be dirty, in percent, below which no room is made.
+    /// The share of what may be dirty, in percent, below which no room is made; 85, if never given.
     #[arg(long, value_name = "PERCENT", value_parser = within(1..=99_u8))]
     low: Option<u8>,
-    /// The share from which on members destage as fast as they can.
+    /// The share from which on members destage as fast as they can; 95, if never given.
     #[arg(long, value_name = "PERCENT", value_parser = within(1..=100_u8))]
     high: Option<u8>,
-    /// The longest that a write stays off the members, under load too, as 30s; or `off`.
+    /// The longest that a write stays off the members, under load too; or `off`. 30s, if never given.
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
     age: Option<Duration>,
-    /// After so long without requests everything is destaged, as 1s; or `off`.
+    /// After so long without requests everything is destaged; or `off`. 1s, if never given.
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
     idle: Option<Duration>,
-    /// Limits what is dirty to what members write in this time, once that was measured; or `off`.
+    /// Limits what is dirty to what members write in this time, once that was measured; or `off`. 10s, if never given.
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_off)]
     flush: Option<Duration>,
-    /// What is kept for readers.
+    /// What is kept for readers; `ahead`, if never given.
     #[arg(long, value_parser = read_parser())]
     read: Option<String>,
     /// What memory is taken for. Stripes that are in the cache already keep what they have.

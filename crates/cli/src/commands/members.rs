@@ -118,6 +118,7 @@ pub(crate) fn replace(args: ReplaceArgs, json: bool) -> anyhow::Result<ExitCode>
     check_given_once([&member, &with])?;
     let class = given_classes(&args.class, std::slice::from_ref(&with))?.get(&with).copied();
     let what = format!("{with} is being filled to take the place of {member}");
+    let told = (member.clone(), with.clone());
     let order = || {
         let otherwise = format!("{with} takes the place of {member} all the same, once it is measured");
         let again = Request::Added { device: with.clone() };
@@ -126,5 +127,10 @@ pub(crate) fn replace(args: ReplaceArgs, json: bool) -> anyhow::Result<ExitCode>
         tell(&args.name, json, &what);
         Ok(ExitCode::SUCCESS)
     };
-    if args.wait { and_wait(&args.name, order) } else { order() }
+    if !args.wait {
+        return order();
+    }
+    let ended = and_wait(&args.name, order)?;
+    tell(&args.name, json, &format!("{} has taken the place of {}", told.1, told.0));
+    Ok(ended)
 }

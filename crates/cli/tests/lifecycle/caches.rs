@@ -48,7 +48,7 @@ fn caches_that_cannot_be_are_refused() {
     let (sandbox, members) = array("--cache stripe --cache-size 8M");
     let none = &[""; 0];
     sandbox.fails(1, "cache a --size 0", none, &["holds nothing", "at least", "`none`"]);
-    sandbox.fails(1, "cache a --size 4K", none, &["does not hold two stripes", "at least 507904 bytes"]);
+    sandbox.fails(1, "cache a --size 4K", none, &["does not hold two stripes", "at least 496 KiB"]);
     sandbox.fails(1, "cache a --size 1000T", none, &["more than there is memory"]);
     sandbox.fails(1, "cache a --low 90 --high 80", none, &["low mark, 90 %", "below the high mark, 80 %"]);
     sandbox.fails(2, "cache a --age soon", none, &["not a time", "`off`"]);

@@ -197,14 +197,15 @@ pub enum CacheError {
     #[error("level {0} has no parity that a write would wait for, and takes no cache; levels 4, 5 and 6 do")]
     Level(i32),
     /// It has no size.
-    #[error("a cache of 0 bytes holds nothing; give it at least {min_bytes} bytes, or choose `none`")]
+    #[error("a cache of 0 bytes holds nothing; give it at least {} KiB, or choose `none`", kib(*min_bytes))]
     Empty {
         /// The least.
         min_bytes: u64,
     },
     /// It does not hold two stripes.
     #[error(
-        "a cache of {size_bytes} bytes does not hold two stripes of this array; give it at least {min_bytes} bytes"
+        "a cache of {} KiB does not hold two stripes of this array; give it at least {} KiB",
+        kib(*size_bytes), kib(*min_bytes)
     )]
     TooSmall {
         /// The size as given.
@@ -214,8 +215,8 @@ pub enum CacheError {
     },
     /// The machine has not that much memory.
     #[error(
-        "a cache of {size_bytes} bytes is more than there is memory for the daemon, {memory_bytes} bytes; a quarter of that \
-         is enough"
+        "a cache of {} MiB is more than there is memory for the daemon, {} MiB; a quarter of that is enough",
+        size_bytes >> 20, memory_bytes >> 20
     )]
     TooLarge {
         /// The size as given.
@@ -238,11 +239,16 @@ pub enum CacheError {
         time: Duration,
     },
     /// The system gave no memory.
-    #[error("the system has no {size_bytes} bytes of address space for a cache; give it less")]
+    #[error("the system has no {} MiB of address space for a cache; give it less", size_bytes >> 20)]
     NoMemory {
         /// The size that was wanted.
         size_bytes: u64,
     },
+}
+
+/// As many KiB as hold these bytes.
+fn kib(bytes: u64) -> u64 {
+    bytes.div_ceil(1024)
 }
 
 /// The number of a time without limit.

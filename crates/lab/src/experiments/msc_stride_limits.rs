@@ -168,12 +168,7 @@ pub(super) fn plots(results: &Results) -> [Plot; 2] {
     let series = vec![
         Series::new("S_max given", 0, Style::Marked, LIMITS.iter().filter_map(rate).collect()),
         Series::new("as measured", 1, Style::Marked, mark(&limited(results.effort, None))),
-        Series::new(
-            "weighed (at the measured S_max)",
-            2,
-            Style::Marked,
-            mark(&point(results.effort, WEIGHED)),
-        ),
+        Series::new("gaps weighed", 2, Style::Marked, mark(&point(results.effort, WEIGHED))),
     ];
     [
         Plot {

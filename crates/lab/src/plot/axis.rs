@@ -126,7 +126,13 @@ impl Range {
         }
     }
 
+    /// From one power of the base to another; or by its powers from the lowest value on, where these lead to the highest one.
     fn powers(scale: Scale, low: f64, high: f64, base: f64) -> Self {
+        let steps = (high / low).log(base);
+        if (steps - steps.round()).abs() < HARDLY && steps < f64::from(POWERS_MAX) {
+            let ticks = (0..=steps.round() as i32).map(|exponent| low * base.powi(exponent)).collect();
+            return Self { scale, low, high, ticks, names: Vec::new() };
+        }
         let (first, last) = (low.log(base).floor() as i32, high.log(base).ceil() as i32);
         let step = if last - first > POWERS_MAX { 2 } else { 1 };
         let ticks = (first..=last).step_by(step).map(|exponent| base.powi(exponent)).collect();
@@ -226,6 +232,8 @@ mod tests {
         assert_eq!(ticks(&Axis::from_zero(""), &[3.0, 23.0]), ["0", "5", "10", "15", "20", "25"]);
         assert_eq!(ticks(&Axis::from_zero(""), &[100.0001]).last().unwrap(), "100");
         assert_eq!(ticks(&Axis::log2(""), &[1.0, 32.0]), ["1", "2", "4", "8", "16", "32"]);
+        assert_eq!(ticks(&Axis::log2(""), &[40_000.0, 320_000.0]), ["40k", "80k", "160k", "320k"]);
+        assert_eq!(ticks(&Axis::log2(""), &[3.0, 20.0]), ["2", "4", "8", "16", "32"]);
         assert_eq!(ticks(&Axis::bytes(""), &[512.0, 4096.0]), ["512", "1K", "2K", "4K"]);
         assert_eq!(ticks(&Axis::bytes(""), &[4096.0, f64::from(1 << 30)])[8..], ["256M", "1G"]);
         assert_eq!(
