@@ -1,0 +1,7 @@
+//! What RAFS, the file system, keeps on a volume. `docs/rafs-format.md` describes every byte.
+//!
+//! * [`block`]: the head of every metadata block: magic, CRC, place, owner, generation;
+//! * [`key`]: the keys of the tree.
+
+pub mod block;
+pub mod key;
