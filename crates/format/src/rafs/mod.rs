@@ -1,7 +1,17 @@
 //! What RAFS, the file system, keeps on a volume. `docs/rafs-format.md` describes every byte.
 //!
 //! * [`block`]: the head of every metadata block: magic, CRC, place, owner, generation;
-//! * [`key`]: the keys of the tree.
+//! * [`superblock`], [`anchor`]: what a file system is, and where its tree is;
+//! * [`key`]: the keys of the tree; [`value`]: what its values have in common;
+//! * [`inode`], [`names`], [`space`]: its values;
+//! * [`journal`]: records of the journal.
 
+pub mod anchor;
 pub mod block;
+pub mod inode;
+pub mod journal;
 pub mod key;
+pub mod names;
+pub mod space;
+pub mod superblock;
+pub mod value;
