@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
     key::{KEY_LEN, Key},
+    space::GroupKind,
     value::{Parts, VALUE_MAX, ValueError},
 };
 use crate::crc::crc32c_with_hole_of;
@@ -54,8 +55,8 @@ pub enum Change {
     Put(Key, Vec<u8>),
     /// The tree loses this item, if it has it.
     Delete(Key),
-    /// These blocks are taken.
-    Take(Run),
+    /// These blocks are taken, and their group is of this kind from now on.
+    Take(GroupKind, Run),
     /// These blocks are free.
     Free(Run),
     /// The file has these blocks: so many of the record's data blocks, in turn.
@@ -257,8 +258,14 @@ impl Change {
                 bytes.push(DELETE);
                 bytes.extend(key.encode());
             }
-            Self::Take(run) => encode_run(TAKE, *run, bytes),
-            Self::Free(run) => encode_run(FREE, *run, bytes),
+            Self::Take(kind, run) => {
+                bytes.extend([TAKE, *kind as u8]);
+                encode_run(*run, bytes);
+            }
+            Self::Free(run) => {
+                bytes.push(FREE);
+                encode_run(*run, bytes);
+            }
             Self::Data { inode, first, blocks } => {
                 bytes.push(DATA);
                 bytes.extend(inode.to_le_bytes());
@@ -288,7 +295,7 @@ impl Change {
                 Ok(Self::Put(key, parts.take(len)?.to_vec()))
             }
             DELETE => Ok(Self::Delete(decode_key(parts)?)),
-            TAKE => Ok(Self::Take(decode_run(parts)?)),
+            TAKE => Ok(Self::Take(GroupKind::decode(parts.u8()?)?, decode_run(parts)?)),
             FREE => Ok(Self::Free(decode_run(parts)?)),
             DATA => {
                 let (inode, first, blocks) = (parts.u64()?, parts.u64()?, parts.u32()?);
@@ -299,8 +306,7 @@ impl Change {
     }
 }
 
-fn encode_run(kind: u8, run: Run, bytes: &mut Vec<u8>) {
-    bytes.push(kind);
+fn encode_run(run: Run, bytes: &mut Vec<u8>) {
     bytes.extend(run.place.to_le_bytes());
     bytes.extend(run.blocks.to_le_bytes());
 }
@@ -335,7 +341,8 @@ mod tests {
             (key.clone(), prop::collection::vec(any::<u8>(), 0..=VALUE_MAX))
                 .prop_map(|(key, value)| Change::Put(key, value)),
             key.prop_map(Change::Delete),
-            run.clone().prop_map(Change::Take),
+            (prop::sample::select(GroupKind::ALL.to_vec()), run.clone())
+                .prop_map(|(kind, run)| Change::Take(kind, run)),
             run.prop_map(Change::Free),
             (any::<u64>(), any::<u64>(), 0..4_u32).prop_map(|(inode, first, blocks)| Change::Data {
                 inode,

@@ -82,6 +82,11 @@ pub enum GroupKind {
 impl GroupKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Small, Self::Large, Self::Metadata];
+
+    pub(super) fn decode(number: u8) -> Result<Self, ValueError> {
+        let kind = Self::ALL.into_iter().find(|kind| *kind as u8 == number);
+        kind.ok_or(ValueError::Nonsense { field: "group's kind", found: number.into() })
+    }
 }
 
 /// A stripe group that is used.
@@ -118,9 +123,7 @@ impl Group {
     /// [`ValueError`].
     pub fn decode(value: &[u8], stripes: u32, stripe_blocks: u32) -> Result<Self, ValueError> {
         let mut parts = Parts::new("stripe group", value);
-        let number = parts.u8()?;
-        let kind = GroupKind::ALL.into_iter().find(|kind| *kind as u8 == number);
-        let kind = kind.ok_or(ValueError::Nonsense { field: "group's kind", found: number.into() })?;
+        let kind = GroupKind::decode(parts.u8()?)?;
         let (bitmap, bits) = (parts.rest(), Self::bits(kind, stripes, stripe_blocks));
         if bitmap.len() != bits.div_ceil(8) {
             return Err(ValueError::Length { what: "stripe group", found: value.len() });
