@@ -222,6 +222,17 @@ fn files_of_a_folder_are_chosen_together() {
     assert_eq!(lent.iter().map(|one| one.owner.inode).collect::<Vec<_>>(), [3, 9, 2, 4, 8]);
 }
 
+/// Of two files of one block, that in the folder of the larger one goes with it.
+#[test]
+fn what_is_chosen_first_leads_to_its_folder() {
+    let mut buffer = Buffer::new(SETTINGS, 64);
+    for (folder, inode, blocks) in [(0, 2, 1), (1, 9, 2), (1, 11, 1)] {
+        buffer.write(Owner { folder, inode }, 0, &data(inode, blocks), Timestamp::default());
+    }
+    let lent = buffer.fill(3, Owner { folder: 0, inode: 0 });
+    assert_eq!(lent.iter().map(|one| one.owner.inode).collect::<Vec<_>>(), [9, 11]);
+}
+
 #[test]
 fn it_is_due_when_room_is_short_or_something_is_old() {
     let mut buffer = Buffer::new(SETTINGS, 64);
