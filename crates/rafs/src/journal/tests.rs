@@ -257,6 +257,16 @@ fn a_record_that_rots_before_valid_ones_is_not_the_end() {
     assert!(replay(&mounted.volume, 8, START).1.is_ok(), "nothing valid follows");
 }
 
+/// Such a record was not replayed when that mount ended, whatever it looks like now.
+#[test]
+fn records_of_an_earlier_mount_do_not_count() {
+    let mut mounted = Mounted::new(4, 4, 8);
+    assert!((1..=3).all(|number| mounted.commit(transaction(number, 10, 3))));
+    let later = JournalPosition { epoch: START.epoch + 1, ..START };
+    let (replayed, end) = replay(&mounted.volume, 8, later);
+    assert_eq!((replayed.len(), end), (0, Ok(later)));
+}
+
 /// Clients may write what looks like a record.
 #[test]
 fn data_that_looks_like_a_record_does_not_count() {
@@ -280,6 +290,8 @@ fn a_full_journal_says_so_and_a_checkpoint_makes_room() {
     assert_eq!(mounted.journal.room(), (4, 4));
     assert!(now(mounted.journal.commit(&transaction(1, 10, 8))) == Err(CommitError::TooLarge));
     assert!(mounted.commit(transaction(1, 10, 3)) && mounted.commit(transaction(2, 10, 3)));
+    mounted.journal.forget_before(START);
+    assert_eq!(mounted.journal.room(), (0, 4), "the anchor is as before");
     assert_eq!(now(mounted.journal.commit(&transaction(3, 10, 0))), Err(CommitError::Full));
     mounted.checkpoint(1);
     assert_eq!(mounted.journal.room(), (2, 4));
