@@ -25,14 +25,29 @@ impl Node {
         }
     }
 
-    /// Splits a node that is too large into pieces that are not. This node keeps the first one. Returns the others, each with its first
-    /// key.
-    pub(super) fn split(&mut self, at_end: bool) -> Vec<(Key, Self)> {
+    /// Splits a node that is too large into pieces that are not. This node keeps the first one. Returns the others, each with its
+    /// first key.
+    ///
+    /// A node that has grown by appending an entry is split there, so that what is appended in the order of keys fills nodes.
+    pub(super) fn split(&mut self, inserted: Option<usize>) -> Vec<(Key, Self)> {
         let sizes = self.entry_sizes();
-        let cuts = if at_end { vec![sizes.len() - 1] } else { cuts(&sizes) };
+        let appended = inserted.filter(|at| self.is_appended(*at));
+        let at_end = appended.and_then(|at| cut_behind(&sizes, at));
+        let cuts = at_end.map_or_else(|| cuts(&sizes), |cut| vec![cut]);
         let mut pieces: Vec<_> = cuts.into_iter().rev().map(|at| self.split_off(at)).collect();
         pieces.reverse();
         pieces
+    }
+
+    /// Whether an entry is the node's last one, or the last of its object and kind, and these fill half of the node. So it is
+    /// with the extents of a file that grows, although the next file's items may lie behind them.
+    fn is_appended(&self, at: usize) -> bool {
+        let items = self.items();
+        let Some(next) = items.get(at + 1) else { return at + 1 == self.len() };
+        let run_of = |key: Key| (key.object, key.kind);
+        let run = run_of(items[at].key);
+        let own = items[..=at].iter().rev().take_while(|item| run_of(item.key) == run);
+        run_of(next.key) != run && own.map(item_bytes).sum::<usize>() >= NODE_ROOM / 2
     }
 
     fn entry_sizes(&self) -> Vec<usize> {
@@ -53,22 +68,25 @@ impl Node {
     }
 }
 
+/// Where to cut entries if one at `at` was appended: behind it, or before it if it does not fit or nothing is behind it. None:
+/// one of the pieces would not fit into a node.
+fn cut_behind(sizes: &[usize], at: usize) -> Option<usize> {
+    let fits = |sizes: &[usize]| (1..=NODE_ROOM).contains(&sizes.iter().sum());
+    [at + 1, at].into_iter().find(|cut| fits(&sizes[..*cut]) && fits(&sizes[*cut..]))
+}
+
 /// Where to cut entries so that each piece fits into a node: into two pieces as equal as can be, or else into three.
 ///
-/// Three pieces are needed if a long item has come between items which together filled up to one node, and fits neither with those before it nor
-/// with those behind it. Then it gets a piece of its own.
+/// Three pieces are needed if a long item has come between items that filled up to one node, and fits neither with those before
+/// it nor with those behind it. Then it gets a piece of its own.
 fn cuts(sizes: &[usize]) -> Vec<usize> {
     let total: usize = sizes.iter().sum();
-    let mut best = None;
-    let mut left = 0;
-    for (at, size) in sizes.iter().enumerate().skip(1).map(|(at, _)| (at, sizes[at - 1])) {
-        left += size;
-        let larger = left.max(total - left);
-        if larger <= NODE_ROOM && best.is_none_or(|(_, best)| larger < best) {
-            best = Some((at, larger));
-        }
-    }
-    if let Some((at, _)) = best {
+    let lefts = sizes.iter().scan(0, |left, size| {
+        *left += size;
+        Some(*left)
+    });
+    let (larger, at) = lefts.map(|left| left.max(total - left)).zip(1..).min().unwrap_or_default();
+    if larger <= NODE_ROOM {
         return vec![at];
     }
     let mut room = NODE_ROOM;

@@ -1,13 +1,13 @@
 //! Inserts and removes.
 //!
-//! A change has two steps. The first one reads the way to the leaf, and the neighbours that may be needed for joining. It can fail, and
-//! changes nothing. The second one changes nodes, reads nothing and cannot fail.
+//! A change has two steps. The first one reads the way to the leaf, and the neighbours with which nodes may have to be joined. It
+//! can fail, and changes nothing. The second one changes nodes, reads nothing and cannot fail.
 
 use std::mem;
 use std::sync::Arc;
 
 use stripewise_format::rafs::key::Key;
-use stripewise_format::rafs::node::{CHILD_LEN, Item, NODE_ROOM, SLOT_LEN, VALUE_MAX};
+use stripewise_format::rafs::node::{CHILD_LEN, Item, LEVEL_MAX, NODE_ROOM, SLOT_LEN, VALUE_MAX};
 
 use super::Tree;
 use super::balance::{BYTES_MIN, neighbour};
@@ -30,8 +30,8 @@ struct Prepared {
 enum Effect {
     /// It has as many bytes or more.
     Grown,
-    /// It has grown at its end.
-    Appended,
+    /// It has a new entry, at this position.
+    Inserted(usize),
     /// It has fewer bytes.
     Shrunk,
 }
@@ -69,6 +69,9 @@ impl Tree {
     async fn prepare(&self, key: Key, new: Option<usize>) -> Result<Prepared, TreeError> {
         let mut path = Vec::new();
         let mut visit = self.visit_root().await?;
+        if new.is_some() && self.level == LEVEL_MAX && visit.node().bytes() + 2 * CHILD_LEN > NODE_ROOM {
+            return Err(TreeError::TooDeep);
+        }
         while let Node::Inner(inner) = visit.node() {
             let at = inner.position(key);
             let child = self.visit_child(&visit, at).await?;
@@ -154,10 +157,8 @@ impl Change<'_> {
                 let at = inner.position(key);
                 let branch = &mut inner.branches[at];
                 branch.key = branch.key.min(key);
-                let effect = {
-                    let child = self.dirty(&mut branch.link);
-                    self.apply(child, key, value)
-                };
+                let child = self.dirty(&mut branch.link);
+                let effect = self.apply(child, key, value);
                 self.mend(inner, at, effect)
             }
         }
@@ -184,12 +185,13 @@ impl Change<'_> {
     }
 
     fn split(&mut self, inner: &mut Inner, at: usize, effect: Effect) -> Effect {
-        let is_last = at + 1 == inner.branches.len();
-        let pieces = self.dirty(&mut inner.branches[at].link).split(effect == Effect::Appended);
-        self.ledger.dirty_nodes += pieces.len();
+        let inserted = if let Effect::Inserted(at) = effect { Some(at) } else { None };
+        let pieces = self.dirty(&mut inner.branches[at].link).split(inserted);
+        let count = pieces.len();
+        self.ledger.dirty_nodes += count;
         let branch = |(key, node)| Branch { key, link: Link::Dirty(Box::new(node)) };
         inner.branches.splice(at + 1..at + 1, pieces.into_iter().map(branch));
-        if is_last { Effect::Appended } else { Effect::Grown }
+        Effect::Inserted(at + count)
     }
 
     /// Joins a child with the one behind it. What is too much for one node is spread over two.
@@ -248,9 +250,8 @@ fn put(items: &mut Vec<Item>, key: Key, value: Option<Arc<[u8]>>) -> Effect {
             Effect::Shrunk
         }
         (Err(at), Some(value)) => {
-            let is_last = at == items.len();
             items.insert(at, Item { key, value });
-            if is_last { Effect::Appended } else { Effect::Grown }
+            Effect::Inserted(at)
         }
         (Err(_), None) => Effect::Grown,
     }

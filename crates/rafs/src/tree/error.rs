@@ -3,7 +3,7 @@
 use stripewise_device::IoError;
 use stripewise_format::rafs::block::BlockError;
 use stripewise_format::rafs::key::Key;
-use stripewise_format::rafs::node::{NodeError, VALUE_MAX};
+use stripewise_format::rafs::node::{LEVEL_MAX, NodeError, VALUE_MAX};
 use thiserror::Error;
 
 use crate::shape::BlockNo;
@@ -35,6 +35,9 @@ pub enum TreeError {
         /// Its bytes.
         len: usize,
     },
+    /// The root is of the highest level, and has no room for another child. No tree that this version wrote comes to this.
+    #[error("the tree has {LEVEL_MAX} levels above its leaves, and its root is full; run fsck")]
+    TooDeep,
 }
 
 /// What is wrong with a node.

@@ -3,7 +3,7 @@
 //! There are up to three trees at a time: the durable one, the one being written, and the one in memory. Each place that is not
 //! free belongs to at least one of them.
 //!
-//! * A change gives up the place of the node that it copies. The place may belong to the durable tree, to the one being written, or to both.
+//! * A change gives up the place of the node that it copies. The place belongs to the durable tree, the one being written, or both.
 //! * A write-out takes places. It lists what was given up before it: these places belong to the durable tree alone.
 //! * When it settles, these places are free.
 //! * When it is abandoned, the places that it took are free. The others belong to the durable tree still, and the next write-out
@@ -57,7 +57,8 @@ impl Ledger {
 
     /// Notes a write-out of these nodes: all that were dirty.
     pub(super) fn depart(&mut self, frozen: BTreeMap<Pointer, Arc<Node>>) {
-        debug_assert!(self.in_flight.is_none() && frozen.len() == self.dirty_nodes);
+        assert!(self.in_flight.is_none(), "a write-out is under way");
+        assert_eq!(frozen.len(), self.dirty_nodes, "each dirty node has a place of its own");
         let taken = frozen.keys().map(|pointer| pointer.place).collect();
         let given_up = std::mem::take(&mut self.given_up);
         self.in_flight = Some(InFlight { frozen, taken, given_up });

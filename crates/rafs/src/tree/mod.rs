@@ -8,8 +8,8 @@
 //! The tree does not know which places are free. Its caller hands out places for a write-out, and gets back those that no
 //! durable tree needs any more.
 //!
-//! Reads take `&Tree` and changes `&mut Tree`: whoever shares the tree puts an asynchronous lock around it. A change either
-//! happens as a whole or, if it returns an error or is dropped, leaves the tree as it was.
+//! Reads take `&Tree` and changes `&mut Tree`. A caller that shares the tree puts an asynchronous lock around it. A change either
+//! happens as a whole or, if it returns an error or its future is dropped, leaves the tree as it was.
 //!
 //! * [`store`]: where nodes are read from; `source`: reads, checks and caches them;
 //! * `node`: a node in memory; `cache`: clean nodes that were used lately;
@@ -114,7 +114,7 @@ impl Tree {
         self.ledger.dirty_nodes
     }
 
-    /// Places that the tree has given up since the last write-out. The write-out after which they are free is the next one.
+    /// Places that the tree has given up since the last write-out. They are free once the next one has settled.
     #[must_use]
     pub fn given_up(&self) -> &[BlockNo] {
         &self.ledger.given_up

@@ -42,8 +42,8 @@ impl<'tree> Visit<'tree> {
     /// A child of the node in memory, or where it lies.
     fn child(&self, at: usize) -> Result<&'tree Node, Pointer> {
         match &self.held {
-            Held::Dirty(node) => follow(branches(node).link(at)),
-            Held::Clean(_, node) => match branches(node).link(at) {
+            Held::Dirty(node) => follow(inner_of(node).link(at)),
+            Held::Clean(_, node) => match inner_of(node).link(at) {
                 Link::Clean(pointer) => Err(*pointer),
                 Link::Dirty(_) => unreachable!("a clean node refers to clean nodes only"),
             },
@@ -51,7 +51,7 @@ impl<'tree> Visit<'tree> {
     }
 }
 
-fn branches(node: &Node) -> &Inner {
+fn inner_of(node: &Node) -> &Inner {
     match node {
         Node::Inner(inner) => inner,
         Node::Leaf(_) => unreachable!("the way down ends at leaves"),
@@ -84,7 +84,7 @@ impl Tree {
         parent: &Visit<'tree>,
         at: usize,
     ) -> Result<Visit<'tree>, TreeError> {
-        let (inner, own) = (branches(parent.node()), parent.bounds);
+        let (inner, own) = (inner_of(parent.node()), parent.bounds);
         let held = match parent.child(at) {
             Ok(node) => Held::Dirty(node),
             Err(pointer) => self.clean(&inner.expects(at, pointer, own)).await?,

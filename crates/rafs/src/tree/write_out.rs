@@ -17,8 +17,8 @@ use crate::shape::{BLOCK_BYTES, BlockNo};
 /// What a checkpoint writes.
 #[derive(Debug)]
 pub struct WriteOut {
-    /// Sealed blocks in the order of the places that were handed out, and children before their parents. The children of a
-    /// node are neighbours.
+    /// Sealed blocks in the order of the places that were handed out, and children before their parents. Leaves of one parent
+    /// follow each other in the order of their keys.
     pub blocks: Vec<(BlockNo, SharedBuf)>,
     /// The root, for the anchor.
     pub root: Root,
