@@ -53,7 +53,7 @@ const NUMBERS: u64 = 3000;
 
 fn ops() -> impl Strategy<Value = Op> {
     let number = 0..NUMBERS;
-    let len = prop_oneof![6 => 0..80_usize, 2 => 0..=VALUE_MAX, 1 => VALUE_MAX - 600..=VALUE_MAX];
+    let len = prop_oneof![6 => 0..80_usize, 2 => 0..=VALUE_MAX, 1 => 900..1000_usize, 1 => VALUE_MAX - 300..=VALUE_MAX];
     let fault = prop_oneof![Just(Fault::Fail), Just(Fault::Hang)];
     prop_oneof![
         10 => (number.clone(), 1..120_u64, len.clone(), any::<u8>())

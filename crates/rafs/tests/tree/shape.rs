@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use stripewise_format::rafs::key::{Key, KeyKind};
+use stripewise_format::rafs::node::VALUE_MAX;
 use stripewise_rafs::shape::BlockNo;
 use stripewise_rafs::tree::{Root, Tree};
 
@@ -73,6 +74,17 @@ fn nodes_that_shrink_by_shorter_values_are_joined() {
     (0..2000).for_each(|number| world.insert(key(number), &[1; 10]));
     let tree = checkpoint(&mut world);
     assert!(tree.fill(0) > 0.25, "{:?}", tree.levels);
+}
+
+/// What lies before the long item and what lies behind it fill a leaf, and the long one fits with neither.
+#[test]
+fn a_long_item_between_others_takes_a_leaf_of_its_own() {
+    let mut world = World::new(100, 10);
+    [1, 2, 4, 5].into_iter().for_each(|number| world.insert(key(number), &[1; 980]));
+    assert_eq!(world.tree.dirty_nodes(), 1);
+    world.insert(key(3), &[2; VALUE_MAX]);
+    let tree = checkpoint(&mut world);
+    assert_eq!((tree.levels[&0].0, tree.levels[&1].0), (3, 1));
 }
 
 /// A tree without a model: large ones are checked at the end only.
