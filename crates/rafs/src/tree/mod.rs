@@ -11,24 +11,24 @@
 //! Reads take `&Tree` and changes `&mut Tree`. A caller that shares the tree puts an asynchronous lock around it. A change either
 //! happens as a whole or, if it returns an error or its future is dropped, leaves the tree as it was.
 //!
-//! * [`store`]: where nodes are read from; `source`: reads, checks and caches them;
+//! * `store`: [`NodeStore`], where nodes are read from; `source`: reads, checks and caches them;
 //! * `node`: a node in memory; `cache`: clean nodes that were used lately;
-//! * `walk`: the way down to a leaf; [`scan`]: items in order;
+//! * `walk`: the way down to a leaf; `scan`: [`Scan`], items in order;
 //! * `change`: inserts and removes; `balance`: how nodes are split and joined;
-//! * [`write_out`](mod@write_out): checkpoints; `ledger`: which places are given up, and when they are free;
-//! * [`error`]: what can go wrong.
+//! * `write_out`: checkpoints; `ledger`: which places are given up, and when they are free;
+//! * `error`: [`TreeError`], what can go wrong.
 
 mod balance;
 mod cache;
 mod change;
-pub mod error;
+mod error;
 mod ledger;
 mod node;
-pub mod scan;
+mod scan;
 mod source;
-pub mod store;
+mod store;
 mod walk;
-pub mod write_out;
+mod write_out;
 
 use std::sync::Arc;
 

@@ -264,6 +264,10 @@ proptest! {
             let _ = now(tree.remove(key(number / 2 * 2)));
             let _ = now(tree.insert(key(number), vec![1; number as usize % 2400].into()));
         }
+        let mut scan = Scan::over(key(0)..=key(u64::MAX));
+        while let Ok(Some(items)) = now(scan.batch(&tree)) {
+            prop_assert!(items.is_sorted_by(|a, b| a.key < b.key));
+        }
         let places = |count: usize| Ok::<_, ()>((2000..2000 + count as u64).map(BlockNo).collect());
         prop_assert!(tree.write_out(2, places).is_ok());
     }

@@ -39,6 +39,7 @@ enum Op {
     Settle,
     Abandon(usize),
     Crash(usize),
+    CrashBehindAnchor,
     ShrinkCache(usize),
     /// An insert, or a remove, during which a read fails.
     Hurt {
@@ -69,6 +70,7 @@ fn ops() -> impl Strategy<Value = Op> {
         5 => Just(Op::Settle),
         2 => (0..40_usize).prop_map(Op::Abandon),
         1 => (0..40_usize).prop_map(Op::Crash),
+        1 => Just(Op::CrashBehindAnchor),
         2 => (0..8_usize).prop_map(Op::ShrinkCache),
         8 => (0..6_u32, fault, number, prop::option::of(len))
             .prop_map(|(reads, fault, number, len)| Op::Hurt { reads, fault, number, len }),
@@ -97,6 +99,10 @@ fn run(world: &mut World, op: Op) {
         Op::Abandon(count) => world.abandon(count),
         Op::Crash(count) => {
             world.crash(count);
+            world.check();
+        }
+        Op::CrashBehindAnchor => {
+            world.crash_behind_anchor();
             world.check();
         }
         Op::ShrinkCache(keep) => world.tree.shrink_cache(keep),

@@ -134,6 +134,14 @@ impl World {
         };
     }
 
+    /// Writes what is in flight and its anchor, and begins anew before the tree is told.
+    pub(crate) fn crash_behind_anchor(&mut self) {
+        let Some((checkpoint, blocks)) = self.in_flight.take() else { return };
+        blocks.into_iter().for_each(|(place, block)| self.memory.write(place, block));
+        self.durable = Some(checkpoint);
+        self.crash(0);
+    }
+
     fn durable_places(&self) -> BTreeSet<BlockNo> {
         self.durable
             .as_ref()
