@@ -11,7 +11,7 @@ use crate::extension::{AREA_START_BYTES, DATA_OFFSET_MIN_BYTES, HEADER_MAGIC, HE
 use crate::md::bitmap::{BITMAP_MAGIC, RawBitmapSuperblock};
 use crate::md::raw::RawSuperblock;
 use crate::md::{MAX_DEVICES, SUPERBLOCK_MAGIC, SUPERBLOCK_SECTOR};
-use crate::rafs::{anchor, block, inode, journal, key, names, space, superblock, value};
+use crate::rafs::{anchor, block, inode, journal, key, names, node, space, superblock, value};
 
 /// Offset, bytes, name.
 type Field = (usize, usize, String);
@@ -108,6 +108,10 @@ fn tables_of_the_file_system_are_what_the_code_has() {
     let inode = fields!(inode::RawInode: mode, uid, gid, links, size_bytes, blocks, accessed_ns, modified_ns, changed_ns, born_ns,
         generation, flags, device, parent, next_number);
     assert_eq!(table(&document, "inode"), inode);
+    let header = fields!(node::RawHeader: level, entry_len, count, used, reserved_6);
+    assert_eq!(table(&document, "node header"), header);
+    assert_eq!(table(&document, "node slot"), fields!(node::RawSlot: key, offset, len));
+    assert_eq!(table(&document, "node child"), fields!(node::RawChild: key, place, generation));
     let record = fields!(journal::RawRecord: magic, crc, blocks, uuid, epoch, sequence, changes_bytes, data_blocks, reserved_56);
     assert_eq!(table(&document, "record"), record);
 }
@@ -123,6 +127,8 @@ fn constants_of_the_file_system_are_what_the_code_has() {
     has("GROUP_BLOCKS_MAX", superblock::GROUP_BLOCKS_MAX.into());
     has("KEY_LEN", key::KEY_LEN as u64);
     has("VALUE_MAX", value::VALUE_MAX as u64);
+    has("LEVEL_MAX", node::LEVEL_MAX.into());
+    has("NODE_ROOM", node::NODE_ROOM as u64);
     has("INLINE_MAX", value::INLINE_MAX as u64);
     has("NAME_MAX", names::NAME_MAX as u64);
     has("CHECKED_BLOCKS_MAX", space::CHECKED_BLOCKS_MAX as u64);

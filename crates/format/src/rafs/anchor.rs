@@ -94,12 +94,6 @@ pub struct NoAnchor {
 }
 
 impl Anchor {
-    /// Which of the two places this anchor is written to: the other one holds the one before.
-    #[must_use]
-    pub const fn turn(generation: u64) -> usize {
-        (generation % 2) as usize
-    }
-
     /// Its block, for its place.
     #[must_use]
     pub fn encode(&self, place: u64, uuid: Uuid) -> Vec<u8> {
@@ -154,14 +148,15 @@ impl Anchor {
         })
     }
 
-    /// The newer one of those that count.
+    /// The newer one of those that count, and at which of the two places it is: the next one is written to the other.
     ///
     /// # Errors
     /// [`NoAnchor`].
-    pub fn newest(both: [Result<Self, AnchorError>; 2]) -> Result<Self, NoAnchor> {
+    pub fn newest(both: [Result<Self, AnchorError>; 2]) -> Result<(usize, Self), NoAnchor> {
         match both {
-            [Ok(a), Ok(b)] => Ok(if a.generation >= b.generation { a } else { b }),
-            [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
+            [Ok(a), Ok(b)] => Ok(if a.generation >= b.generation { (0, a) } else { (1, b) }),
+            [Ok(a), Err(_)] => Ok((0, a)),
+            [Err(_), Ok(b)] => Ok((1, b)),
             [Err(a), Err(b)] => Err(NoAnchor { a, b }),
         }
     }
@@ -189,11 +184,10 @@ mod tests {
     fn anchors_take_turns_and_the_newer_one_counts() {
         let read = |generation: u64| Anchor::decode(&example(generation).encode(64, UUID), 64, UUID);
         assert_eq!(read(5), Ok(example(5)));
-        assert_ne!(Anchor::turn(5), Anchor::turn(6));
         let torn = Anchor::decode(&[0; BLOCK_LEN], 64, UUID);
-        assert_eq!(Anchor::newest([read(5), read(6)]), Ok(example(6)));
-        assert_eq!(Anchor::newest([read(5), torn]), Ok(example(5)));
-        assert_eq!(Anchor::newest([torn, read(4)]), Ok(example(4)));
+        assert_eq!(Anchor::newest([read(5), read(6)]), Ok((1, example(6))));
+        assert_eq!(Anchor::newest([read(5), torn]), Ok((0, example(5))));
+        assert_eq!(Anchor::newest([torn, read(4)]), Ok((1, example(4))));
         assert!(Anchor::newest([torn, torn]).is_err());
     }
 

@@ -2,7 +2,7 @@
 //!
 //! * [`block`]: the head of every metadata block: magic, CRC, place, owner, generation;
 //! * [`superblock`], [`anchor`]: what a file system is, and where its tree is;
-//! * [`key`]: the keys of the tree; [`value`]: what its values have in common;
+//! * [`node`]: nodes of the tree; [`key`]: its keys; [`value`]: what its values have in common;
 //! * [`inode`], [`names`], [`space`]: its values;
 //! * [`journal`]: records of the journal.
 
@@ -12,6 +12,7 @@ pub mod inode;
 pub mod journal;
 pub mod key;
 pub mod names;
+pub mod node;
 pub mod space;
 pub mod superblock;
 pub mod value;

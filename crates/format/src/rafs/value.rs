@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Bytes of a value at most.
+/// Bytes of a value at most. Two such items do not fit into one leaf.
 pub const VALUE_MAX: usize = 2400;
 /// Bytes of a file, or of a link's target, that its inline item holds at most.
 pub const INLINE_MAX: usize = 2048;
