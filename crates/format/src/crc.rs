@@ -19,12 +19,23 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// A hole that does not lie within `bytes` is ignored: all bytes are summed.
 #[must_use]
 pub fn crc32c_with_hole(bytes: &[u8], hole: usize) -> u32 {
+    crc32c_with_hole_of(bytes, hole, &[] as &[&[u8]])
+}
+
+/// As [`crc32c_with_hole`], of `bytes` and then of `more`.
+#[must_use]
+pub fn crc32c_with_hole_of(bytes: &[u8], hole: usize, more: &[impl AsRef<[u8]>]) -> u32 {
     let Range { start, end } = hole..hole.saturating_add(4);
-    let (Some(before), Some(after)) = (bytes.get(..start), bytes.get(end..)) else { return crc32c(bytes) };
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    digest.update(before);
-    digest.update(&[0; 4]);
-    digest.update(after);
+    match (bytes.get(..start), bytes.get(end..)) {
+        (Some(before), Some(after)) => {
+            digest.update(before);
+            digest.update(&[0; 4]);
+            digest.update(after);
+        }
+        _ => digest.update(bytes),
+    }
+    more.iter().for_each(|part| digest.update(part.as_ref()));
     value(&digest)
 }
 
@@ -51,6 +62,7 @@ mod tests {
         let with_hole = crc32c_with_hole(&bytes, 16);
         bytes[16..20].fill(0);
         assert_eq!(with_hole, crc32c(&bytes));
+        assert_eq!(with_hole, crc32c_with_hole_of(&bytes[..100], 16, &[&bytes[100..101], &bytes[101..]]));
         assert_eq!(crc32c_with_hole(&bytes, 254), crc32c(&bytes));
         assert_eq!(crc32c_with_hole(&bytes, usize::MAX), crc32c(&bytes));
     }

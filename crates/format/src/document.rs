@@ -1,5 +1,5 @@
-//! Compares `docs/on-disk-format.md` with the raw structs: its tables must have every field where the code
-//! has it.
+//! Compares `docs/on-disk-format.md` and `docs/rafs-format.md` with the raw structs: their tables must have every field
+//! where the code has it.
 
 use std::mem::offset_of;
 
@@ -11,6 +11,7 @@ use crate::extension::{AREA_START_BYTES, DATA_OFFSET_MIN_BYTES, HEADER_MAGIC, HE
 use crate::md::bitmap::{BITMAP_MAGIC, RawBitmapSuperblock};
 use crate::md::raw::RawSuperblock;
 use crate::md::{MAX_DEVICES, SUPERBLOCK_MAGIC, SUPERBLOCK_SECTOR};
+use crate::rafs::{anchor, block, inode, journal, key, names, node, space, superblock, value};
 
 /// Offset, bytes, name.
 type Field = (usize, usize, String);
@@ -26,9 +27,14 @@ macro_rules! fields {
     }};
 }
 
-fn document() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/on-disk-format.md");
+fn document(name: &str) -> String {
+    let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(path).unwrap()
+}
+
+fn assert_row(document: &str, name: &str, value: &str) {
+    let row = format!("| `{name}` | `{value}` |");
+    assert!(document.contains(&row), "the document lacks the row {row}");
 }
 
 /// The rows of the first `| offset | bytes | field |` table after `<!-- layout: name -->`.
@@ -45,7 +51,7 @@ fn table(document: &str, name: &str) -> Vec<Field> {
 
 #[test]
 fn tables_are_what_the_code_has() {
-    let document = document();
+    let document = document("on-disk-format.md");
     let superblock = fields!(RawSuperblock: magic, major_version, feature_map, pad0, set_uuid, set_name, ctime, level,
         layout, size, chunksize, raid_disks, bitmap_offset, new_level, reshape_position, delta_disks, new_layout,
         new_chunk, new_offset, data_offset, data_size, super_offset, recovery_offset, dev_number, cnt_corrected_read,
@@ -73,11 +79,8 @@ fn tables_are_what_the_code_has() {
 /// Checks the rows of the table of constants: name and value, as the document has them.
 #[test]
 fn constants_are_what_the_code_has() {
-    let document = document();
-    let has = |name: &str, value: String| {
-        let row = format!("| `{name}` | `{value}` |");
-        assert!(document.contains(&row), "the document lacks the row {row}");
-    };
+    let document = document("on-disk-format.md");
+    let has = |name: &str, value: String| assert_row(&document, name, &value);
     has("SUPERBLOCK_MAGIC", format!("{SUPERBLOCK_MAGIC:#x}"));
     has("SUPERBLOCK_SECTOR", SUPERBLOCK_SECTOR.to_string());
     has("MAX_DEVICES", MAX_DEVICES.to_string());
@@ -89,4 +92,45 @@ fn constants_are_what_the_code_has() {
     has("PAGE_MAGIC", String::from_utf8_lossy(&PAGE_MAGIC.to_le_bytes()).into_owned());
     has("PAGE_BITS_LEN", PAGE_BITS_LEN.to_string());
     has("REGIONS_PER_PAGE", REGIONS_PER_PAGE.to_string());
+}
+
+#[test]
+fn tables_of_the_file_system_are_what_the_code_has() {
+    let document = document("rafs-format.md");
+    let head = fields!(block::RawHead: magic, crc, reserved_12, place, uuid, generation);
+    assert_eq!(table(&document, "head"), head);
+    let superblock = fields!(superblock::RawSuperblock: version, order, reserved_5, compat, ro_compat, incompat, created_us,
+        data_columns, rows, stripes, group_stripes, reserved_60, journal_stripes, hash_seed, label);
+    assert_eq!(table(&document, "rafs superblock"), superblock);
+    let anchor = fields!(anchor::RawAnchor: root_place, root_generation, root_level, is_clean, reserved_18, journal_epoch,
+        journal_sequence, journal_block, next_inode, inodes, used_blocks);
+    assert_eq!(table(&document, "anchor"), anchor);
+    let inode = fields!(inode::RawInode: mode, uid, gid, links, size_bytes, blocks, accessed_ns, modified_ns, changed_ns, born_ns,
+        generation, flags, device, parent, next_number);
+    assert_eq!(table(&document, "inode"), inode);
+    let header = fields!(node::RawHeader: level, entry_len, count, used, reserved_6);
+    assert_eq!(table(&document, "node header"), header);
+    assert_eq!(table(&document, "node slot"), fields!(node::RawSlot: key, offset, len));
+    assert_eq!(table(&document, "node child"), fields!(node::RawChild: key, place, generation));
+    let record = fields!(journal::RawRecord: magic, crc, blocks, uuid, epoch, sequence, changes_bytes, data_blocks, reserved_56);
+    assert_eq!(table(&document, "record"), record);
+}
+
+#[test]
+fn constants_of_the_file_system_are_what_the_code_has() {
+    let document = document("rafs-format.md");
+    let has = |name: &str, value: u64| assert_row(&document, name, &value.to_string());
+    has("VERSION", superblock::VERSION.into());
+    has("LABEL_LEN", superblock::LABEL_LEN as u64);
+    has("FIRST_JOURNAL_STRIPE", superblock::FIRST_JOURNAL_STRIPE);
+    has("STRIPE_BLOCKS_MAX", superblock::STRIPE_BLOCKS_MAX.into());
+    has("GROUP_BLOCKS_MAX", superblock::GROUP_BLOCKS_MAX.into());
+    has("KEY_LEN", key::KEY_LEN as u64);
+    has("VALUE_MAX", value::VALUE_MAX as u64);
+    has("LEVEL_MAX", node::LEVEL_MAX.into());
+    has("NODE_ROOM", node::NODE_ROOM as u64);
+    has("INLINE_MAX", value::INLINE_MAX as u64);
+    has("NAME_MAX", names::NAME_MAX as u64);
+    has("CHECKED_BLOCKS_MAX", space::CHECKED_BLOCKS_MAX as u64);
+    has("RECORD_BLOCKS_MAX", journal::RECORD_BLOCKS_MAX.into());
 }

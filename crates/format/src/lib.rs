@@ -5,6 +5,7 @@
 //! * [`extension`]: the Stripewise extension area between superblock and data, with its two header copies;
 //! * [`bitmap`]: the pages of the write-intent bitmap that live in that area;
 //! * [`crc`]: CRC-32C, whole and with a hole for the stored value;
+//! * [`rafs`]: what the file system keeps on a volume;
 //! * [`media`]: what is assumed of a member's medium, in constants.
 //!
 //! Everything is parsed into a valid type at this edge. Arbitrary bytes give a typed error that says what is
@@ -16,6 +17,7 @@ pub mod crc;
 pub mod extension;
 pub mod md;
 pub mod media;
+pub mod rafs;
 
 #[cfg(test)]
 mod document;

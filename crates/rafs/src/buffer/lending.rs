@@ -1,0 +1,104 @@
+//! What is written out next, and what becomes of it.
+
+use std::ops::Range;
+
+use stripewise_device::SharedBuf;
+
+use super::{Buffer, Owner, lists::Slot, slice};
+
+/// Blocks of a file that are being written out. They stay in the buffer until they are [written](Buffer::written).
+#[derive(Debug, Clone)]
+pub struct Lent {
+    /// The file.
+    pub owner: Owner,
+    /// The first of them in the file.
+    pub first: u64,
+    /// Their bytes, which do not change.
+    pub data: SharedBuf,
+    slot: Slot,
+}
+
+impl Lent {
+    /// How many blocks.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.slot.blocks()
+    }
+}
+
+/// A stripe's worth of a file.
+#[derive(Debug)]
+pub struct Whole {
+    /// Which one: its first block is this times the blocks of a stripe.
+    pub piece: u64,
+    /// All of its blocks, in order.
+    pub parts: Vec<Lent>,
+}
+
+impl Buffer {
+    /// Lends a piece of a file that is buffered as a whole, if there is one of which nothing is lent.
+    pub fn lend_whole(&mut self) -> Option<Whole> {
+        let is_free = |(inode, piece): &&(u64, u64)| {
+            let slots = self.slots(*inode, self.blocks_of(*piece));
+            slots.iter().all(|slot| self.lists.get(*slot).is_some_and(|entry| !entry.is_lent))
+        };
+        let (inode, piece) = *self.whole.iter().find(is_free)?;
+        Some(Whole { piece, parts: self.lend(inode, self.blocks_of(piece)) })
+    }
+
+    /// Lends what is buffered of some blocks of a file, but for what is lent already.
+    pub fn lend(&mut self, inode: u64, blocks: Range<u64>) -> Vec<Lent> {
+        for at in [blocks.start, blocks.end] {
+            let is_lent = |slot: &Slot| self.lists.get(*slot).is_some_and(|entry| entry.is_lent);
+            if !self.slots(inode, at..at.saturating_add(1)).iter().any(is_lent) {
+                self.cut(inode, at);
+            }
+        }
+        let slots = self.slots(inode, blocks);
+        slots.into_iter().filter_map(|slot| self.lend_slot(slot)).collect()
+    }
+
+    /// Lends as much as fits so many blocks: the largest entries that fit, of several the next one by folder, file and offset from
+    /// `near` on. If all are larger, one is split.
+    pub fn fill(&mut self, room: u32, near: Owner) -> Vec<Lent> {
+        let (mut lent, mut left, mut place) = (Vec::new(), room, (near, 0));
+        while let Some(list) = self.lists.best_list(left) {
+            let Some(slot) = self.lists.next(list, place) else { break };
+            let Some((owner, first)) = self.lists.get(slot).map(|entry| (entry.owner, entry.first)) else {
+                break;
+            };
+            let fits = 1 << left.ilog2();
+            if slot.blocks() > fits {
+                self.cut(owner.inode, first + fits);
+                continue;
+            }
+            let Some(one) = self.lend_slot(slot) else { break };
+            left -= one.blocks() as u32;
+            place = (owner, first);
+            lent.push(one);
+        }
+        lent
+    }
+
+    /// It was written out. Returns whether it is still what the file has; else it was overwritten meanwhile, at least in part.
+    pub fn written(&mut self, lent: &Lent) -> bool {
+        self.remove(lent.slot).is_some()
+    }
+
+    /// It was not written out, and waits again.
+    pub fn failed(&mut self, lent: &Lent) {
+        self.lists.lend(lent.slot, false);
+    }
+
+    fn blocks_of(&self, piece: u64) -> Range<u64> {
+        piece * self.piece_blocks..(piece + 1) * self.piece_blocks
+    }
+
+    fn lend_slot(&mut self, slot: Slot) -> Option<Lent> {
+        let entry = self.lists.get(slot).filter(|entry| !entry.is_lent)?;
+        let blocks = entry.first..entry.first + slot.blocks();
+        let lent = Lent { owner: entry.owner, first: entry.first, data: slice(entry, blocks), slot };
+        self.lists.lend(slot, true);
+        Some(lent)
+    }
+}

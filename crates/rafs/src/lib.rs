@@ -1,0 +1,16 @@
+//! RAFS: a file system that writes whole stripes, after *RAFS: A RAID-Aware File System to Reduce the Parity Update Overhead
+//! for SSD RAID*. `docs/design/rafs.md` tells how it is built, and `docs/rafs-format.md` what it keeps on a volume.
+//!
+//! * [`shape`]: where a block lies. Pure;
+//! * [`volume`]: what the file system lies on;
+//! * [`tree`]: the copy-on-write B+ tree;
+//! * [`space`]: which blocks are free, and which stripe is filled next. Pure;
+//! * [`journal`]: commits, and their replay;
+//! * [`buffer`]: what is not written out yet, and what goes next. Pure.
+
+pub mod buffer;
+pub mod journal;
+pub mod shape;
+pub mod space;
+pub mod tree;
+pub mod volume;

@@ -1,0 +1,424 @@
+//! The space of a volume: which blocks are free, and which stripe is filled next (rafs III-D).
+//!
+//! Stripes come in groups. A group has a kind once it is used, and none again when all of it is free. A block that is freed is
+//! **held** until what frees it is durable: it is no longer taken, and cannot be taken.
+
+mod bits;
+mod group;
+mod lists;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use stripewise_format::rafs::{
+    space::{Group, GroupKind},
+    value::ValueError,
+};
+use thiserror::Error;
+
+pub use self::lists::Rank;
+use self::{
+    group::{Step, Used},
+    lists::Lists,
+};
+use crate::shape::{BlockNo, Geometry, Order, StripeNo};
+
+/// Where the groups of a volume lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// The volume's shape.
+    pub geometry: Geometry,
+    /// How the slots of small and metadata groups are numbered.
+    pub order: Order,
+    /// The first stripe of the first group.
+    pub first: StripeNo,
+    /// Stripes of a group.
+    pub group_stripes: u32,
+    /// How many groups there are.
+    pub groups: u64,
+}
+
+/// Which of two stripes has more room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// That with more free blocks, as in the paper.
+    Blocks,
+    /// That with more free rows, since these are written without a read; of those with as many, that with more free blocks.
+    Rows,
+}
+
+/// How many blocks of the groups are what. The others are free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Taken.
+    pub taken: u64,
+    /// Freed, and held until that is durable.
+    pub held: u64,
+}
+
+/// A stripe to be filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// The stripe.
+    pub stripe: StripeNo,
+    /// The kind that its group has, or gets with the first block that is taken.
+    pub kind: GroupKind,
+}
+
+/// Why blocks cannot be taken or freed. What is on the volume does not go together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SpaceError {
+    /// They lie in no group, or in several.
+    #[error("blocks {first} to {end} lie in no stripe group; run fsck")]
+    Outside {
+        /// The first one.
+        first: u64,
+        /// The one behind the last.
+        end: u64,
+    },
+    /// Some of them are not what they are taken for.
+    #[error("blocks {first} to {end} are not all {wanted}; run fsck")]
+    State {
+        /// The first one.
+        first: u64,
+        /// The one behind the last.
+        end: u64,
+        /// What they should be.
+        wanted: &'static str,
+    },
+    /// Their group has another kind.
+    #[error("stripe group {group} is used for something else; run fsck")]
+    Kind {
+        /// The group.
+        group: u64,
+    },
+    /// The tree has a group that is none.
+    #[error("stripe group {group}: {error}")]
+    Group {
+        /// The group.
+        group: u64,
+        /// What is wrong with it.
+        error: ValueError,
+    },
+}
+
+/// The space.
+#[derive(Debug)]
+pub struct Space {
+    layout: Layout,
+    measure: Measure,
+    used: BTreeMap<u64, Used>,
+    untyped: BTreeSet<u64>,
+    /// By kind.
+    lists: BTreeMap<GroupKind, Lists>,
+    /// Stripes that are being filled are in no list.
+    open: BTreeSet<StripeNo>,
+    /// Groups that are not as the tree has them.
+    changed: BTreeSet<u64>,
+    counts: Counts,
+}
+
+impl Space {
+    /// A volume on which all groups are free.
+    #[must_use]
+    pub fn new(layout: Layout, measure: Measure) -> Self {
+        Self {
+            layout,
+            measure,
+            used: BTreeMap::new(),
+            untyped: (0..layout.groups).collect(),
+            lists: BTreeMap::new(),
+            open: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes up a group as the tree has it.
+    ///
+    /// # Errors
+    /// [`SpaceError`], also if the group was taken up before.
+    pub fn load(&mut self, number: u64, value: &[u8]) -> Result<(), SpaceError> {
+        let (stripes, stripe_blocks) = self.group_shape();
+        let group = Group::decode(value, stripes, stripe_blocks)
+            .map_err(|error| SpaceError::Group { group: number, error })?;
+        if !self.untyped.remove(&number) {
+            return Err(SpaceError::Kind { group: number });
+        }
+        self.used.insert(number, Used::of(&group, stripes, stripe_blocks));
+        let stripes = self.stripes_of(number);
+        let taken = stripes.clone().map(|stripe| self.busy(StripeNo(stripe)).0);
+        self.counts.taken += taken.sum::<u64>();
+        stripes.for_each(|stripe| self.list(StripeNo(stripe)));
+        self.forget_if_empty(number);
+        Ok(())
+    }
+
+    /// How many blocks are what.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many stripes of this kind have how much room. Those that are being filled do not count.
+    #[must_use]
+    pub fn lists(&self, kind: GroupKind) -> Vec<(Rank, usize)> {
+        self.lists.get(&kind).map_or(Vec::new(), |lists| lists.lengths().collect())
+    }
+
+    /// Chooses a stripe to fill, the best one not before `near` if there are several, and keeps it for the caller until it is
+    /// [closed](Self::close). A stripe for a large file is all free. None if there is no room.
+    ///
+    /// Free stripes are best, in groups of this kind and then in others, then those with most room. Where nothing is left, small files
+    /// get the stripes of large ones, and the tree those of small files.
+    pub fn open(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
+        let whole = self.layout.geometry.stripe_blocks();
+        let best = self.lists.get(&kind).and_then(|lists| lists.best(near));
+        let is_whole = best.is_some_and(|(_, rank)| rank.blocks == whole);
+        let opened = match best {
+            Some((stripe, _)) if is_whole => Some(Opened { stripe, kind }),
+            best => self
+                .first_untyped(kind, near)
+                .or(best.map(|(stripe, _)| Opened { stripe, kind }))
+                .or_else(|| self.borrowed(kind, near)),
+        }?;
+        self.open.insert(opened.stripe);
+        self.list(opened.stripe);
+        Some(opened)
+    }
+
+    /// The caller no longer fills a stripe.
+    pub fn close(&mut self, stripe: StripeNo) {
+        self.open.remove(&stripe);
+        self.list(stripe);
+        if let Some(group) = self.group_of(stripe) {
+            self.forget_if_empty(group);
+        }
+    }
+
+    /// The free slots of a stripe, whole rows first.
+    #[must_use]
+    pub fn free_slots(&self, stripe: StripeNo) -> Vec<u32> {
+        let Layout { geometry, order, .. } = self.layout;
+        let all = 0..geometry.stripe_blocks();
+        let Some((used, within)) = self.used_of(stripe) else { return all.collect() };
+        let rows: BTreeSet<u32> = used.free_rows(within, &geometry, order).into_iter().collect();
+        let free = all.filter(|slot| used.is_free(within, *slot));
+        let (whole, others): (Vec<u32>, Vec<u32>) =
+            free.partition(|slot| rows.contains(&geometry.cell(order, *slot).row));
+        [whole, others].concat()
+    }
+
+    /// Takes free blocks of one group. If it has no kind, it gets this one. A large group becomes a small one for small files, and
+    /// a small one may have stripes of large files.
+    ///
+    /// # Errors
+    /// [`SpaceError`], if they are not free, or the group has another kind. Nothing is changed then.
+    pub fn take(&mut self, kind: GroupKind, blocks: Range<BlockNo>) -> Result<(), SpaceError> {
+        let group = self.group_of_blocks(&blocks)?;
+        match (self.used.get(&group).map(Used::kind), kind) {
+            (None, _) => self.give_kind(group, kind),
+            (Some(GroupKind::Large), GroupKind::Small) if self.are_free(&blocks) => self.become_small(group),
+            // It was a large one when the stripe was opened.
+            (Some(GroupKind::Small), GroupKind::Large) => {}
+            (Some(has), _) if has != kind => return Err(SpaceError::Kind { group }),
+            (Some(_), _) => {}
+        }
+        let taken = self.step(Step::Take, group, &blocks, "free");
+        self.forget_if_empty(group);
+        taken
+    }
+
+    /// Frees blocks of one group. They are held.
+    ///
+    /// # Errors
+    /// [`SpaceError`], if they are not taken.
+    pub fn free(&mut self, blocks: Range<BlockNo>) -> Result<(), SpaceError> {
+        let group = self.group_of_blocks(&blocks)?;
+        self.step(Step::Hold, group, &blocks, "taken")
+    }
+
+    /// That these were freed is durable: they may be taken again. Returns those of their stripes of which all is free, and may be
+    /// discarded.
+    ///
+    /// # Errors
+    /// [`SpaceError`], if they are not held.
+    pub fn release(&mut self, blocks: Range<BlockNo>) -> Result<Vec<StripeNo>, SpaceError> {
+        let group = self.group_of_blocks(&blocks)?;
+        self.step(Step::Release, group, &blocks, "held")?;
+        let is_free = |stripe: &StripeNo| self.busy(*stripe).1 == 0;
+        let free = self.stripes_of_blocks(&blocks).map(StripeNo).filter(is_free).collect();
+        self.forget_if_empty(group);
+        Ok(free)
+    }
+
+    /// The groups that have changed since this was last called: what the tree keeps of each, or none if it keeps nothing.
+    pub fn take_changed(&mut self) -> Vec<(u64, Option<Group>)> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|group| (group, self.used.get(&group).and_then(Used::kept))).collect()
+    }
+
+    fn group_shape(&self) -> (u32, u32) {
+        (self.layout.group_stripes, self.layout.geometry.stripe_blocks())
+    }
+
+    fn group_of(&self, stripe: StripeNo) -> Option<u64> {
+        let from_first = stripe.0.checked_sub(self.layout.first.0)?;
+        let group = from_first / u64::from(self.layout.group_stripes);
+        (group < self.layout.groups).then_some(group)
+    }
+
+    /// A group's stripes.
+    fn stripes_of(&self, group: u64) -> Range<u64> {
+        let of_group = u64::from(self.layout.group_stripes);
+        let first = self.layout.first.0 + group * of_group;
+        first..first + of_group
+    }
+
+    fn stripes_of_blocks(&self, blocks: &Range<BlockNo>) -> Range<u64> {
+        let of_stripe = u64::from(self.layout.geometry.stripe_blocks());
+        blocks.start.0 / of_stripe..blocks.end.0.div_ceil(of_stripe)
+    }
+
+    /// The one group in which blocks lie.
+    fn group_of_blocks(&self, blocks: &Range<BlockNo>) -> Result<u64, SpaceError> {
+        let stripes = self.stripes_of_blocks(blocks);
+        let group = self.group_of(StripeNo(stripes.start)).filter(|_| blocks.start < blocks.end);
+        let group = group.filter(|group| stripes.end <= self.stripes_of(*group).end);
+        group.ok_or(SpaceError::Outside { first: blocks.start.0, end: blocks.end.0 })
+    }
+
+    /// A stripe's group, if that is used, and the stripe's number there.
+    fn used_of(&self, stripe: StripeNo) -> Option<(&Used, u32)> {
+        let group = self.group_of(stripe)?;
+        Some((self.used.get(&group)?, (stripe.0 - self.stripes_of(group).start) as u32))
+    }
+
+    /// Blocks of a stripe that are taken, and that are not free.
+    fn busy(&self, stripe: StripeNo) -> (u64, u64) {
+        let (taken, busy) = self.used_of(stripe).map_or((0, 0), |(used, within)| used.counts(within));
+        (taken as u64, busy as u64)
+    }
+
+    /// Whether all stripes of these blocks are free.
+    fn are_free(&self, blocks: &Range<BlockNo>) -> bool {
+        self.stripes_of_blocks(blocks).all(|stripe| self.busy(StripeNo(stripe)).1 == 0)
+    }
+
+    fn step(
+        &mut self,
+        step: Step,
+        group: u64,
+        blocks: &Range<BlockNo>,
+        wanted: &'static str,
+    ) -> Result<(), SpaceError> {
+        let first = self.stripes_of(group).start * u64::from(self.layout.geometry.stripe_blocks());
+        let within = (blocks.start.0 - first) as usize..(blocks.end.0 - first) as usize;
+        if !self.used.get_mut(&group).is_some_and(|used| used.step(step, within)) {
+            return Err(SpaceError::State { first: blocks.start.0, end: blocks.end.0, wanted });
+        }
+        let count = blocks.end.0 - blocks.start.0;
+        match step {
+            Step::Take => self.counts.taken += count,
+            Step::Hold => {
+                self.counts.taken -= count;
+                self.counts.held += count;
+            }
+            Step::Release => self.counts.held -= count,
+        }
+        if step != Step::Release {
+            self.changed.insert(group);
+        }
+        self.stripes_of_blocks(blocks).for_each(|stripe| self.list(StripeNo(stripe)));
+        Ok(())
+    }
+
+    /// Puts a stripe in the list where it belongs.
+    fn list(&mut self, stripe: StripeNo) {
+        let rank = if self.open.contains(&stripe) { None } else { self.rank(stripe) };
+        let Some((used, _)) = self.used_of(stripe) else { return };
+        self.lists.entry(used.kind()).or_default().place(stripe, rank);
+    }
+
+    /// How much of a stripe in a group that is used is free; none if nothing is.
+    fn rank(&self, stripe: StripeNo) -> Option<Rank> {
+        let Layout { geometry, order, .. } = self.layout;
+        let (used, within) = self.used_of(stripe)?;
+        let blocks = geometry.stripe_blocks() - used.counts(within).1 as u32;
+        let rows = match self.measure {
+            Measure::Blocks => 0,
+            Measure::Rows => used.free_rows(within, &geometry, order).len() as u32,
+        };
+        (blocks > 0).then_some(Rank { rows, blocks })
+    }
+
+    /// A stripe of a group that is free, not before `near` if there is one. The group gets this kind.
+    fn first_untyped(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
+        let from = self.group_of(near).unwrap_or(0);
+        let group = self.untyped.range(from..).next().or_else(|| self.untyped.first()).copied()?;
+        self.give_kind(group, kind);
+        let stripes = self.stripes_of(group);
+        let stripe = if stripes.contains(&near.0) { near } else { StripeNo(stripes.start) };
+        Some(Opened { stripe, kind })
+    }
+
+    /// A stripe of groups of another kind.
+    fn borrowed(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
+        let lender = match kind {
+            GroupKind::Large => return None,
+            GroupKind::Small => GroupKind::Large,
+            GroupKind::Metadata => GroupKind::Small,
+        };
+        let best = self.lists.get(&lender).and_then(|lists| lists.best(near));
+        let Some((stripe, _)) = best else {
+            let has_more = lender == GroupKind::Small;
+            return has_more.then(|| self.borrowed(lender, near)).flatten();
+        };
+        if lender == GroupKind::Large
+            && let Some(group) = self.group_of(stripe)
+        {
+            self.become_small(group);
+        }
+        Some(Opened { stripe, kind: GroupKind::Small })
+    }
+
+    fn give_kind(&mut self, group: u64, kind: GroupKind) {
+        let (stripes, stripe_blocks) = self.group_shape();
+        self.untyped.remove(&group);
+        self.used.insert(group, Used::new(kind, stripes, stripe_blocks));
+        self.stripes_of(group).for_each(|stripe| self.list(StripeNo(stripe)));
+    }
+
+    fn become_small(&mut self, group: u64) {
+        self.leave_lists(group);
+        if let Some(used) = self.used.get_mut(&group) {
+            used.become_small();
+        }
+        self.stripes_of(group).for_each(|stripe| self.list(StripeNo(stripe)));
+    }
+
+    fn leave_lists(&mut self, group: u64) {
+        let Some(kind) = self.used.get(&group).map(Used::kind) else { return };
+        let stripes = self.stripes_of(group);
+        if let Some(lists) = self.lists.get_mut(&kind) {
+            stripes.for_each(|stripe| lists.place(StripeNo(stripe), None));
+        }
+    }
+
+    /// A group of which all is free has no kind, unless one of its stripes is being filled.
+    fn forget_if_empty(&mut self, group: u64) {
+        let stripes = self.stripes_of(group);
+        let is_open = self.open.range(StripeNo(stripes.start)..StripeNo(stripes.end)).next().is_some();
+        if is_open || !self.used.get(&group).is_some_and(Used::is_empty) {
+            return;
+        }
+        self.leave_lists(group);
+        self.used.remove(&group);
+        self.untyped.insert(group);
+    }
+}
+
+#[cfg(test)]
+mod tests;

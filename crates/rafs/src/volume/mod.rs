@@ -1,0 +1,43 @@
+//! What a file system lies on: stripes that are written as a whole, by rows, or by blocks.
+//!
+//! Requests are independent, as those of a [`Device`](stripewise_device::Device): a call begins one at once, and what is written is
+//! durable after a flush that was called after the write had ended.
+
+mod device;
+
+use std::ops::Range;
+
+use stripewise_device::{Completion, IoBuf, IoError, IoFuture, ReadBufs, ReadDone, SharedBuf};
+
+pub use self::device::{DeviceVolume, VolumeError};
+use crate::shape::{Cell, Geometry, StripeNo};
+
+/// A volume.
+pub trait Volume: Send + Sync + 'static {
+    /// Its shape.
+    fn geometry(&self) -> Geometry;
+
+    /// Reads bytes as they lie on the volume, column by column.
+    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone>;
+
+    /// Reads whole rows of a stripe. The blocks come row by row.
+    fn read_rows(&self, stripe: StripeNo, rows: Range<u32>) -> IoFuture<Result<Vec<IoBuf>, IoError>>;
+
+    /// Writes whole rows of a stripe, from row `first` on, without a read. The blocks are given row by row.
+    ///
+    /// # Panics
+    /// If they are not whole rows of the stripe, or not of a block each.
+    fn write_rows(&self, stripe: StripeNo, first: u32, blocks: &[SharedBuf]) -> Completion;
+
+    /// Writes some blocks of a stripe.
+    ///
+    /// # Panics
+    /// If one is not of a block.
+    fn write_blocks(&self, stripe: StripeNo, blocks: &[(Cell, SharedBuf)]) -> Completion;
+
+    /// Makes durable what was written before.
+    fn flush(&self) -> Completion;
+
+    /// Tells that the content of stripes is no longer needed.
+    fn discard(&self, stripes: Range<StripeNo>) -> Completion;
+}
