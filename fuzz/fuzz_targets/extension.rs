@@ -29,12 +29,39 @@ struct Fields {
     class: u8,
     class_given: bool,
     service_time_ns: [u32; SERVICE_TIMES],
-    strides: (u32, u32),
+    strides: [(u32, bool, [[u8; 2]; STRIDE_REGIONS], [u16; STRIDES]); 2],
+    cache: (u64, [u32; 3], [u8; 8]),
     job: (u8, bool, u64, u64),
     policies: [u8; 4],
     speeds: (u32, u32),
     endurance: (u64, u64, u64, u64, u32),
     data_offset_bytes: u64,
+}
+
+fn stride_record(
+    (s_max, s_max_given, except, times): &(u32, bool, [[u8; 2]; STRIDE_REGIONS], [u16; STRIDES]),
+) -> StrideRecord {
+    StrideRecord { s_max: *s_max, s_max_given: *s_max_given, except: *except, times: *times }
+}
+
+fn cache_options(fields: &Fields) -> CacheOptions {
+    let (size_bytes, [age_ms, idle_ms, flush_ms], [when, what, high_percent, low_percent, read, alloc, past, gaps]) =
+        fields.cache;
+    CacheOptions {
+        size_bytes,
+        age_ms,
+        idle_ms,
+        flush_ms,
+        when,
+        what,
+        high_percent,
+        low_percent,
+        read,
+        alloc,
+        past,
+        gaps,
+        ..CacheOptions::default()
+    }
 }
 
 fn header(fields: &Fields) -> Header {
@@ -58,8 +85,8 @@ fn header(fields: &Fields) -> Header {
         member_class_given: fields.class_given,
         zeroing: Zeroing::ALL[fields.class as usize % Zeroing::ALL.len()],
         service_time_ns: fields.service_time_ns,
-        s_max_read: fields.strides.0,
-        s_max_write: fields.strides.1,
+        stride_read: stride_record(&fields.strides[0]),
+        stride_write: stride_record(&fields.strides[1]),
         job: Job {
             kind: JobKind::ALL[fields.job.0 as usize % JobKind::ALL.len()],
             paused: fields.job.1,
@@ -69,6 +96,7 @@ fn header(fields: &Fields) -> Header {
         options: ArrayOptions {
             selection_policy,
             cache_policy,
+            cache: cache_options(fields),
             locking_policy,
             consistency_policy,
             speed_min_kib_per_s: fields.speeds.0,
@@ -110,7 +138,7 @@ fn checked(mut bytes: Vec<u8>) -> Vec<u8> {
 /// Whatever sectors of the newer header arrive, one of the two is read.
 fn tear(old: &Header, arrived: [bool; 8]) {
     let new =
-        Header { generation: old.generation.wrapping_add(1), s_max_read: !old.s_max_read, ..old.clone() };
+        Header { generation: old.generation.wrapping_add(1), service_time_ns: [7; SERVICE_TIMES], ..old.clone() };
     let (mut torn, whole) = (old.encode(), old.encode());
     for (sector, bytes) in new.encode().chunks(512).enumerate().filter(|(sector, _)| arrived[*sector]) {
         torn[sector * 512..(sector + 1) * 512].copy_from_slice(bytes);
