@@ -6,11 +6,15 @@
 //! * [`tree`]: the copy-on-write B+ tree;
 //! * [`space`]: which blocks are free, and which stripe is filled next. Pure;
 //! * [`journal`]: commits, and their replay;
+//! * [`store`]: tree, space and journal as one, through power failures;
 //! * [`buffer`]: what is not written out yet, and what goes next. Pure.
 
 pub mod buffer;
 pub mod journal;
 pub mod shape;
 pub mod space;
+pub mod store;
+#[cfg(test)]
+mod test_volume;
 pub mod tree;
 pub mod volume;

@@ -105,8 +105,16 @@ impl Journal {
         Ok(())
     }
 
+    /// Where records after a checkpoint begin. They are of another epoch: a record whose commit has failed may be there all the
+    /// same, and the tree has its changes.
+    #[must_use]
+    pub fn next_epoch(&self) -> JournalPosition {
+        JournalPosition { epoch: self.next.epoch + 1, ..self.next }
+    }
+
     /// The tree of a durable anchor has all records before this position: their rows may be written again.
     pub fn forget_before(&mut self, position: JournalPosition) {
+        self.next.epoch = self.next.epoch.max(position.epoch);
         let [from, to] = [position, self.next].map(|position| self.ring.row_of(position.block));
         let rows = self.ring.rows();
         let is_all = position.sequence == self.next.sequence;

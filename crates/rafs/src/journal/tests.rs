@@ -1,107 +1,15 @@
 //! The journal on a volume that loses power: what is not flushed may be lost, sector by sector.
 
-use std::ops::Range;
-
-use futures_util::FutureExt;
-use parking_lot::Mutex;
 use proptest::prelude::*;
-use stripewise_device::{Completion, IoFuture, ReadBufs, ReadDone};
 use stripewise_format::rafs::key::{Key, KeyKind};
 
 use super::*;
-use crate::shape::{Cell, Geometry};
+use crate::{
+    shape::{Cell, Geometry},
+    test_volume::{TestVolume, now},
+};
 
-const SECTOR: usize = 512;
 const FIRST: StripeNo = StripeNo(3);
-
-/// Blocks row by row, in memory.
-struct TestVolume {
-    geometry: Geometry,
-    state: Mutex<State>,
-}
-
-struct State {
-    now: Vec<u8>,
-    durable: Vec<u8>,
-}
-
-impl TestVolume {
-    fn new(geometry: Geometry) -> Self {
-        let bytes = vec![0; geometry.blocks() as usize * BLOCK_BYTES];
-        Self { geometry, state: Mutex::new(State { now: bytes.clone(), durable: bytes }) }
-    }
-
-    /// Power fails: a sector that was not flushed is kept if `keeps` says so.
-    fn lose_power(&self, mut keeps: impl FnMut() -> bool) {
-        let State { now, durable } = &mut *self.state.lock();
-        for (now, durable) in now.chunks_mut(SECTOR).zip(durable.chunks_mut(SECTOR)) {
-            if now != durable && keeps() {
-                durable.copy_from_slice(now);
-            }
-            now.copy_from_slice(durable);
-        }
-    }
-
-    /// The bytes of rows of a stripe.
-    fn bytes(&self, stripe: StripeNo, rows: Range<u32>) -> Range<usize> {
-        let row = |row: u32| {
-            (stripe.0 as usize * self.geometry.rows() as usize + row as usize)
-                * self.geometry.data_columns() as usize
-                * BLOCK_BYTES
-        };
-        row(rows.start)..row(rows.end)
-    }
-
-    /// Bytes of a row of the journal rot.
-    fn rot(&self, row: u64) {
-        let of_stripe = u64::from(self.geometry.rows());
-        let (stripe, row) = (StripeNo(FIRST.0 + row / of_stripe), (row % of_stripe) as u32);
-        let range = self.bytes(stripe, row..row + 1);
-        let State { now, durable } = &mut *self.state.lock();
-        [now, durable].into_iter().for_each(|bytes| bytes[range.clone()][..100].fill(0xA5));
-    }
-}
-
-impl Volume for TestVolume {
-    fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-
-    fn read(&self, _: u64, _: ReadBufs) -> IoFuture<ReadDone> {
-        unreachable!("a journal reads rows")
-    }
-
-    fn read_rows(&self, stripe: StripeNo, rows: Range<u32>) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
-        let bytes = &self.state.lock().now[self.bytes(stripe, rows)];
-        IoFuture::ready(Ok(bytes.chunks(BLOCK_BYTES).map(IoBuf::copy_of).collect()))
-    }
-
-    fn write_rows(&self, stripe: StripeNo, first: u32, blocks: &[SharedBuf]) -> Completion {
-        let rows = blocks.len() as u32 / self.geometry.data_columns();
-        let bytes = self.bytes(stripe, first..first + rows);
-        let now = &mut self.state.lock().now[bytes];
-        now.chunks_mut(BLOCK_BYTES).zip(blocks).for_each(|(now, block)| now.copy_from_slice(block));
-        IoFuture::ready(Ok(()))
-    }
-
-    fn write_blocks(&self, _: StripeNo, _: &[(Cell, SharedBuf)]) -> Completion {
-        unreachable!("a journal writes rows")
-    }
-
-    fn flush(&self) -> Completion {
-        let State { now, durable } = &mut *self.state.lock();
-        durable.copy_from_slice(now);
-        IoFuture::ready(Ok(()))
-    }
-
-    fn discard(&self, _: Range<StripeNo>) -> Completion {
-        unreachable!("a journal discards nothing")
-    }
-}
-
-fn now<T>(future: impl Future<Output = T>) -> T {
-    future.now_or_never().expect("memory is done at once")
-}
 
 const UUID: Uuid = Uuid::from_u128(3);
 const START: JournalPosition = JournalPosition { epoch: 1, sequence: 10, block: 0 };
@@ -170,7 +78,7 @@ impl Mounted {
         let sequence = self.journal.position().sequence;
         let committed = now(self.journal.commit(&transaction));
         let (free, all) = self.journal.room();
-        let columns = u64::from(self.volume.geometry.data_columns());
+        let columns = u64::from(self.volume.geometry().data_columns());
         let rows = (1 + transaction.data.len() as u64).div_ceil(columns);
         match committed {
             Ok(()) => self.committed.push((sequence, transaction, self.journal.position())),
@@ -179,6 +87,16 @@ impl Mounted {
             Err(CommitError::Io(error)) => panic!("{error}"),
         }
         committed.is_ok()
+    }
+
+    /// Writes to the volume that a commit begins with, before its flush.
+    fn writes_of(&self, transaction: &Transaction) -> u64 {
+        let JournalPosition { epoch, sequence, block } = self.journal.position();
+        let id = RecordId { uuid: UUID, epoch, sequence };
+        let columns = self.volume.geometry().data_columns();
+        let front = id.encode(&transaction.changes, &transaction.data, columns).unwrap();
+        let rows = u64::from(front.blocks / columns);
+        self.journal.ring.runs(self.journal.ring.row_of(block), rows).count() as u64
     }
 
     fn checkpoint(&mut self, count: usize) {
@@ -225,11 +143,11 @@ proptest! {
                 }
                 Action::Checkpoint(count) => mounted.checkpoint(count.index(mounted.committed.len() + 1)),
                 Action::Crash(changes, blocks, seed) => {
-                    let durable = mounted.volume.state.lock().durable.clone();
+                    // The flush does not come.
+                    let runs = mounted.writes_of(&transaction(number, changes, blocks));
+                    mounted.volume.stop_after(runs);
                     let is_committed = mounted.commit(transaction(number, changes, blocks));
-                    // As if the flush had not come.
                     let lost = is_committed.then(|| mounted.committed.pop().unwrap().1);
-                    mounted.volume.state.lock().durable = durable;
                     let mut rng = fastrand::Rng::with_seed(seed);
                     let share = rng.f64();
                     mounted.volume.lose_power(|| rng.f64() < share);
@@ -248,12 +166,12 @@ fn a_record_that_rots_before_valid_ones_is_not_the_end() {
     for number in 1..=5 {
         assert!(mounted.commit(transaction(number, 10, 3)));
     }
-    mounted.volume.rot(2);
+    mounted.volume.rot(FIRST, 2);
     let (replayed, end) = replay(&mounted.volume, 8, START);
     assert_eq!(replayed.len(), 2);
     assert!(matches!(end, Err(ReplayError::Rotten { sequence: 12, later: 13, .. })), "{end:?}");
-    mounted.volume.rot(3);
-    mounted.volume.rot(4);
+    mounted.volume.rot(FIRST, 3);
+    mounted.volume.rot(StripeNo(FIRST.0 + 1), 0);
     assert!(replay(&mounted.volume, 8, START).1.is_ok(), "nothing valid follows");
 }
 
@@ -278,8 +196,7 @@ fn data_that_looks_like_a_record_does_not_count() {
     assert!(mounted.commit(torn));
     assert_eq!(replay(&mounted.volume, 8, START).0.len(), 1);
     // The last block of the record is lost, and the fake is not.
-    let last = mounted.volume.bytes(FIRST, 0..2).end;
-    mounted.volume.state.lock().now[last - BLOCK_BYTES..last].fill(0);
+    mounted.volume.lose(FIRST, Cell { row: 1, column: 1 });
     let (replayed, end) = replay(&mounted.volume, 8, START);
     assert_eq!((replayed.len(), end), (0, Ok(START)));
 }

@@ -171,8 +171,8 @@ impl Space {
     /// Chooses a stripe to fill, the best one not before `near` if there are several, and keeps it for the caller until it is
     /// [closed](Self::close). A stripe for a large file is all free. None if there is no room.
     ///
-    /// Free stripes are best, in groups of this kind and then in others, then those with most room. Where nothing is left, small files
-    /// get the stripes of large ones, and the tree those of small files.
+    /// Free stripes are best, in groups of this kind and then in unused ones, then those with most room. Where nothing is left, small
+    /// files and the tree get what groups of other kinds have.
     pub fn open(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
         let whole = self.layout.geometry.stripe_blocks();
         let best = self.lists.get(&kind).and_then(|lists| lists.best(near));
@@ -258,6 +258,19 @@ impl Space {
     pub fn take_changed(&mut self) -> Vec<(u64, Option<Group>)> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|group| (group, self.used.get(&group).and_then(Used::kept))).collect()
+    }
+
+    /// The tree could not take a group: it has changed still.
+    pub fn note_changed(&mut self, group: u64) {
+        self.changed.insert(group);
+    }
+
+    /// Whether a block of a group is free.
+    #[must_use]
+    pub fn is_free(&self, block: BlockNo) -> bool {
+        let (stripe, slot) = self.layout.geometry.locate(block);
+        let has_group = self.group_of(stripe).is_some();
+        has_group && self.used_of(stripe).is_none_or(|(used, within)| used.is_free(within, slot))
     }
 
     fn group_shape(&self) -> (u32, u32) {
@@ -366,21 +379,17 @@ impl Space {
 
     /// A stripe of groups of another kind.
     fn borrowed(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
-        let lender = match kind {
-            GroupKind::Large => return None,
-            GroupKind::Small => GroupKind::Large,
-            GroupKind::Metadata => GroupKind::Small,
+        let lenders: &[GroupKind] = match kind {
+            GroupKind::Large => &[],
+            GroupKind::Small => &[GroupKind::Large, GroupKind::Metadata],
+            GroupKind::Metadata => &[GroupKind::Small, GroupKind::Large],
         };
-        let best = self.lists.get(&lender).and_then(|lists| lists.best(near));
-        let Some((stripe, _)) = best else {
-            let has_more = lender == GroupKind::Small;
-            return has_more.then(|| self.borrowed(lender, near)).flatten();
-        };
-        if lender == GroupKind::Large
-            && let Some(group) = self.group_of(stripe)
-        {
-            self.become_small(group);
+        let best = |lender: &GroupKind| Some((self.lists.get(lender)?.best(near)?.0, *lender));
+        let (stripe, lender) = lenders.iter().find_map(best)?;
+        if lender != GroupKind::Large {
+            return Some(Opened { stripe, kind: lender });
         }
+        self.become_small(self.group_of(stripe)?);
         Some(Opened { stripe, kind: GroupKind::Small })
     }
 

@@ -1,0 +1,184 @@
+//! Checkpoints: the tree goes to new places, and an anchor leads there.
+//!
+//! The tree has items that say which blocks are taken, those of its own nodes, too. So places are taken until every dirty node has
+//! one, the items that say so included.
+
+use std::{convert::Infallible, ops::Range};
+
+use stripewise_format::rafs::{
+    anchor::{Anchor, Root},
+    key::{Key, KeyKind},
+    space::{Group, GroupKind},
+};
+
+use super::{Store, StoreError, ground::write_row, open::order_of};
+use crate::shape::{BlockNo, StripeNo};
+
+/// Rounds after which places that are left over stay taken: they are freed by the next checkpoint.
+const ROUNDS_MAX: usize = 32;
+
+impl Store {
+    /// Writes the tree with all changes so far. They are durable when this returns, and the journal is empty.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then they are in memory still, and are written by the next checkpoint. If the anchor could not be written, the
+    /// store has [failed](StoreError::Failed).
+    pub async fn checkpoint(&mut self) -> Result<(), StoreError> {
+        self.checkpoint_as(false).await
+    }
+
+    /// As [`Store::checkpoint`], for the last time: the anchor says that the file system was unmounted.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn close(mut self) -> Result<(), StoreError> {
+        self.checkpoint_as(true).await
+    }
+
+    async fn checkpoint_as(&mut self, is_clean: bool) -> Result<(), StoreError> {
+        self.check()?;
+        let mut places = Vec::new();
+        let placed = self.place_nodes(&mut places).await;
+        let written = match placed {
+            Ok(()) => self.write_tree(&mut places).await,
+            Err(error) => Err(error),
+        };
+        let written = match written {
+            Ok(root) => self.write_anchor(root, is_clean).await,
+            Err(error) => Err(error),
+        };
+        if !self.has_failed {
+            for place in places {
+                self.give_back(place)?;
+            }
+        }
+        written
+    }
+
+    /// Takes places until all dirty nodes have one, and until the tree has all groups as they are then.
+    async fn place_nodes(&mut self, places: &mut Vec<BlockNo>) -> Result<(), StoreError> {
+        for round in 0.. {
+            self.free_given_up()?;
+            let changed = self.space.take_changed();
+            let is_settled = changed.is_empty();
+            self.put_groups(changed).await?;
+            let wanted = self.tree.dirty_nodes();
+            if places.len() < wanted {
+                self.take_places(wanted - places.len(), places)?;
+            } else if places.len() > wanted && round < ROUNDS_MAX {
+                for place in places.split_off(wanted) {
+                    self.give_back(place)?;
+                }
+            } else if is_settled {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds the places that the tree has given up since the last checkpoint. The durable tree needs them still.
+    fn free_given_up(&mut self) -> Result<(), StoreError> {
+        for place in self.tree.given_up() {
+            if self.given_up.insert(*place) {
+                self.space.free(block(*place))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts groups into the tree as they are now.
+    async fn put_groups(&mut self, changed: Vec<(u64, Option<Group>)>) -> Result<(), StoreError> {
+        let mut changed = changed.into_iter();
+        while let Some((number, group)) = changed.next() {
+            let key = Key::new(0, KeyKind::Group, number);
+            let put = match group {
+                Some(group) => self.tree.insert(key, group.encode().into()).await,
+                None => self.tree.remove(key).await,
+            };
+            if let Err(error) = put {
+                self.space.note_changed(number);
+                changed.for_each(|(number, _)| self.space.note_changed(number));
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes so many blocks for nodes, whole rows first.
+    fn take_places(&mut self, count: usize, places: &mut Vec<BlockNo>) -> Result<(), StoreError> {
+        let geometry = self.geometry();
+        let wanted = places.len() + count;
+        while places.len() < wanted {
+            let near = places.last().map_or(StripeNo(0), |place| geometry.locate(*place).0);
+            let opened = self.space.open(GroupKind::Metadata, near).ok_or(StoreError::NoSpace)?;
+            let slots = self.space.free_slots(opened.stripe);
+            for slot in slots.into_iter().take(wanted - places.len()) {
+                let place = geometry.block(opened.stripe, slot);
+                self.space.take(opened.kind, block(place))?;
+                places.push(place);
+            }
+            self.space.close(opened.stripe);
+        }
+        Ok(())
+    }
+
+    /// A place that was taken, and that nothing durable refers to, is free.
+    fn give_back(&mut self, place: BlockNo) -> Result<(), StoreError> {
+        self.space.free(block(place))?;
+        self.space.release(block(place))?;
+        Ok(())
+    }
+
+    /// Writes the dirty nodes to the first of these places, and flushes. Leaves those that may be given back.
+    async fn write_tree(&mut self, places: &mut Vec<BlockNo>) -> Result<Root, StoreError> {
+        self.generation += 1;
+        let nodes = self.tree.dirty_nodes();
+        let taken: Vec<BlockNo> = places.drain(..nodes).collect();
+        let Ok(out) = self.tree.write_out(self.generation, |_| Ok::<_, Infallible>(taken));
+        let mut written = self.write_blocks(order_of(&self.superblock), &out.blocks).await;
+        if written.is_ok() {
+            written = self.flush().await;
+        }
+        if let Err(error) = written {
+            *places = self.tree.abandon();
+            return Err(error);
+        }
+        Ok(Root { place: out.root.place.0, generation: out.root.generation, level: out.root.level })
+    }
+
+    /// Writes the anchor of a tree that is durable.
+    async fn write_anchor(&mut self, root: Root, is_clean: bool) -> Result<(), StoreError> {
+        let position = self.journal.next_epoch();
+        let anchor = Anchor {
+            generation: self.generation,
+            root,
+            journal: position,
+            is_clean,
+            used_blocks: self.space.counts().taken,
+            ..self.anchor.1
+        };
+        let at = 1 - self.anchor.0;
+        let place = self.superblock.anchor_places()[at];
+        let bytes = anchor.encode(place, self.superblock.uuid);
+        let mut written = write_row(&*self.volume, place, &bytes).await;
+        if written.is_ok() {
+            written = self.volume.flush().await;
+        }
+        if let Err(error) = written {
+            self.has_failed = true;
+            return Err(error.into());
+        }
+        self.anchor = (at, anchor);
+        self.journal.forget_before(position);
+        for place in self.tree.settle() {
+            self.given_up.remove(&place);
+            self.space.release(block(place))?;
+        }
+        self.end_running()
+    }
+}
+
+/// A run of one block.
+fn block(place: BlockNo) -> Range<BlockNo> {
+    place..BlockNo(place.0 + 1)
+}

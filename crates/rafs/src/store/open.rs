@@ -1,0 +1,175 @@
+//! Opening a store: the newest anchor's tree, and what was committed since.
+
+use std::{ops::RangeInclusive, sync::Arc};
+
+use smallvec::smallvec;
+use stripewise_device::{BoxFuture, IoBuf, IoError, SharedBuf};
+use stripewise_format::rafs::{
+    anchor::JournalPosition,
+    journal::{Change, Run},
+    key::{Key, KeyKind},
+    superblock::{FIRST_JOURNAL_STRIPE, SlotOrder, Superblock},
+};
+use thiserror::Error;
+
+use super::{Ground, Store, StoreError, running::Running};
+use crate::{
+    journal::{self, Journal, ReplayError, Replayed},
+    shape::{BLOCK_BYTES, BlockNo, Order, StripeNo},
+    space::{Layout, Measure, Space},
+    tree::{NodeStore, Root, Scan, Tree},
+    volume::Volume,
+};
+
+/// Why a store cannot be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Error)]
+pub enum OpenError {
+    /// The journal.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// What the journal or the tree says does not go together, or cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What was repeated when a store was opened.
+#[derive(Debug, Default)]
+pub struct Replay {
+    /// Records.
+    pub records: u64,
+    /// Blocks of files that came along, in the order in which they were committed.
+    pub data: Vec<(Change, Vec<SharedBuf>)>,
+}
+
+/// The groups in the tree.
+const GROUPS: RangeInclusive<Key> = Key::new(0, KeyKind::Group, 0)..=Key::new(0, KeyKind::Group, u64::MAX);
+
+impl Store {
+    /// Opens the store that was [found](Ground::read) on a volume. Up to so many clean nodes of the tree are kept in memory.
+    ///
+    /// What was committed is repeated, and is in the tree of a new anchor when this returns.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub async fn open(
+        volume: Arc<dyn Volume>,
+        ground: Ground,
+        cached_nodes_max: usize,
+    ) -> Result<(Self, Replay), OpenError> {
+        let Ground { superblock, anchor } = ground;
+        let order = order_of(&superblock);
+        let nodes = Arc::new(Nodes { volume: volume.clone(), order });
+        let (uuid, root) = (superblock.uuid, anchor.1.root);
+        let tree = if root.generation == 0 {
+            Tree::new(nodes, uuid, cached_nodes_max)
+        } else {
+            let place = BlockNo(root.place);
+            let root = Root { place, generation: root.generation, level: root.level };
+            Tree::open(nodes, uuid, cached_nodes_max, root)
+        };
+        let stripes = (StripeNo(FIRST_JOURNAL_STRIPE), superblock.journal_stripes);
+        let mut repeat = journal::Replay::new(volume.clone(), uuid, stripes, anchor.1.journal);
+        let mut store = Self {
+            space: Space::new(layout(&volume, &superblock), Measure::Rows),
+            journal: Journal::new(volume.clone(), uuid, stripes, anchor.1.journal),
+            running: Running::default(),
+            // A write of a mount that crashed may have gone to a place that is used again, with the next generation.
+            generation: anchor.1.generation + 1,
+            given_up: Default::default(),
+            is_unflushed: false,
+            has_failed: false,
+            volume,
+            superblock,
+            tree,
+            anchor,
+        };
+        store.load_groups().await?;
+        let mut replay = Replay::default();
+        while let Some(record) = repeat.next().await? {
+            store.repeat(record, &mut replay).await?;
+        }
+        let end = repeat.position();
+        let next = JournalPosition { epoch: end.epoch + 1, ..end };
+        store.journal = Journal::new(store.volume.clone(), uuid, stripes, next);
+        store.checkpoint().await?;
+        Ok((store, replay))
+    }
+
+    async fn load_groups(&mut self) -> Result<(), StoreError> {
+        let mut groups = Scan::over(GROUPS);
+        while let Some(items) = groups.batch(&self.tree).await? {
+            for item in items {
+                self.space.load(item.key.offset, &item.value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a record's changes again.
+    async fn repeat(&mut self, record: Replayed, replay: &mut Replay) -> Result<(), StoreError> {
+        let Replayed { changes, mut data, .. } = record;
+        replay.records += 1;
+        for change in changes {
+            match change {
+                Change::Put(key, value) => {
+                    self.tree.insert(key, value.into()).await?;
+                }
+                Change::Delete(key) => {
+                    self.tree.remove(key).await?;
+                }
+                Change::Take(kind, run) => self.space.take(kind, blocks_of(run))?,
+                Change::Free(run) => {
+                    self.space.free(blocks_of(run))?;
+                    self.running.freed.push(blocks_of(run));
+                }
+                Change::Data { blocks, .. } => {
+                    let rest = data.split_off(data.len().min(blocks as usize));
+                    replay.data.push((change, std::mem::replace(&mut data, rest)));
+                }
+            }
+        }
+        self.end_running()
+    }
+}
+
+fn blocks_of(run: Run) -> std::ops::Range<BlockNo> {
+    BlockNo(run.place)..BlockNo(run.place + u64::from(run.blocks))
+}
+
+/// How the slots of nodes and small files are numbered.
+pub(super) fn order_of(superblock: &Superblock) -> Order {
+    match superblock.order {
+        SlotOrder::Rows => Order::Rows,
+        SlotOrder::Columns => Order::Columns,
+    }
+}
+
+fn layout(volume: &Arc<dyn Volume>, superblock: &Superblock) -> Layout {
+    Layout {
+        geometry: volume.geometry(),
+        order: order_of(superblock),
+        first: StripeNo(superblock.first_group_stripe()),
+        group_stripes: superblock.group_stripes,
+        groups: superblock.groups(),
+    }
+}
+
+/// The nodes of a tree on a volume.
+struct Nodes {
+    volume: Arc<dyn Volume>,
+    order: Order,
+}
+
+impl NodeStore for Nodes {
+    fn read(&self, place: BlockNo) -> BoxFuture<Result<SharedBuf, IoError>> {
+        let geometry = self.volume.geometry();
+        if place.0 >= geometry.blocks() {
+            return Box::pin(std::future::ready(Err(IoError::new(
+                stripewise_device::IoErrorKind::Truncated,
+            ))));
+        }
+        let offset_bytes = geometry.offset_bytes(self.order, place);
+        let read = self.volume.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_BYTES)]);
+        Box::pin(async move { read.await.into_one().map(IoBuf::freeze) })
+    }
+}

@@ -1,0 +1,361 @@
+//! The store against a map, through power failures in the middle of everything, and failing writes.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use stripewise_device::IoBuf;
+use stripewise_format::{
+    crc::crc32c,
+    rafs::{
+        block::{BlockKind, open_at},
+        key::KeyKind,
+        node::Node,
+        space::Extent,
+    },
+};
+use uuid::Uuid;
+
+use super::*;
+use crate::{
+    shape::{BLOCK_BYTES, Order},
+    test_volume::{TestVolume, now, read_block},
+    tree::Scan,
+};
+
+type Items = BTreeMap<Key, Vec<u8>>;
+
+#[derive(Debug, Clone)]
+enum Action {
+    /// A key, and its value's length and filling.
+    Put(u64, usize, u8),
+    Remove(u64),
+    /// Writes a file of so many blocks, in the place of what it had.
+    Write(u64, u64),
+    Unlink(u64),
+    /// A commit, with so many blocks of a file.
+    Commit(u32),
+    Checkpoint,
+    /// Does the last of these, and power fails after so many writes and flushes. The seed says which sectors are lost.
+    Crash(bool, u64, u64),
+    /// Writes and flushes fail after so many.
+    Fail(bool, u64),
+    Remount,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        8 => (0..60_u64, 0..=2400_usize, any::<u8>()).prop_map(|(key, len, fill)| Action::Put(key, len, fill)),
+        4 => (0..60_u64).prop_map(Action::Remove),
+        6 => (0..8_u64, 1..30_u64).prop_map(|(file, blocks)| Action::Write(file, blocks)),
+        2 => (0..8_u64).prop_map(Action::Unlink),
+        4 => (0..6_u32).prop_map(Action::Commit),
+        2 => Just(Action::Checkpoint),
+        3 => (any::<bool>(), 0..6_u64, any::<u64>()).prop_map(|(commits, after, seed)| Action::Crash(commits, after, seed)),
+        2 => (any::<bool>(), 0..10_u64).prop_map(|(commits, after)| Action::Fail(commits, after)),
+        1 => Just(Action::Remount),
+    ]
+}
+
+struct World {
+    volume: Arc<TestVolume>,
+    /// None while it is opened.
+    store: Option<Store>,
+    current: Items,
+    committed: Items,
+    writes: u64,
+}
+
+fn item(key: u64) -> Key {
+    Key::new(100 + key, KeyKind::Inline, 0)
+}
+
+fn extent(file: u64) -> Key {
+    Key::new(10 + file, KeyKind::Extent, 0)
+}
+
+fn options(order: Order, journal_stripes: u64) -> MakeOptions {
+    let (uuid, label) = (Uuid::from_u128(4), "test".to_owned());
+    MakeOptions { uuid, label, created_us: 1, order, journal_stripes: Some(journal_stripes), hash_seed: 7 }
+}
+
+impl World {
+    fn new((columns, rows): (u32, u32), stripes: u64, order: Order) -> Self {
+        let volume = Arc::new(TestVolume::new(Geometry::new(columns, rows, stripes).unwrap()));
+        let as_volume: Arc<dyn Volume> = volume.clone();
+        now(make(&as_volume, &options(order, 6))).unwrap();
+        let mut world =
+            Self { volume, store: None, current: Items::new(), committed: Items::new(), writes: 0 };
+        world.store = Some(world.open());
+        world
+    }
+
+    fn open(&self) -> Store {
+        let ground = now(Ground::read(&*self.volume)).unwrap();
+        now(Store::open(self.volume.clone(), ground, 16)).unwrap().0
+    }
+
+    fn store(&mut self) -> &mut Store {
+        self.store.as_mut().unwrap()
+    }
+
+    fn note(&mut self, key: Key, value: Option<Vec<u8>>) {
+        match value {
+            Some(value) => self.current.insert(key, value),
+            None => self.current.remove(&key),
+        };
+    }
+
+    /// The blocks of a file.
+    fn extent(&self, file: u64) -> Option<Extent> {
+        self.current.get(&extent(file)).map(|value| Extent::decode(value).unwrap())
+    }
+
+    fn write(&mut self, file: u64, blocks: u64) {
+        self.writes += 1;
+        let (tag, order) = (self.writes, open::order_of(self.store().superblock()));
+        let store = self.store();
+        if store.free_blocks() < blocks + 100 {
+            return;
+        }
+        let Some(opened) = store.open_stripe(GroupKind::Small, StripeNo(0)) else { return };
+        let slots = store.free_slots(opened.stripe);
+        let run = slots.chunk_by(|one, next| one + 1 == *next).next().unwrap();
+        let blocks = blocks.min(run.len() as u64);
+        let first = store.geometry().block(opened.stripe, run[0]);
+        let places = first..BlockNo(first.0 + blocks);
+        store.take(opened.kind, places.clone()).unwrap();
+        let block = |number: u64| IoBuf::copy_of(&[(tag * 37 + number) as u8; BLOCK_BYTES]).freeze();
+        let data: Vec<_> = (0..blocks).map(|number| (BlockNo(first.0 + number), block(number))).collect();
+        let written = now(store.write_blocks(order, &data));
+        store.close_stripe(opened.stripe);
+        if written.is_err() {
+            store.free(places).unwrap();
+            return;
+        }
+        let crcs = data.iter().map(|(_, block)| crc32c(block)).collect();
+        let value = Extent { place: first.0, blocks: blocks as u32, crcs: Some(crcs) }.encode();
+        self.unlink(file);
+        now(self.store().put(extent(file), value.clone().into())).unwrap();
+        self.note(extent(file), Some(value));
+    }
+
+    fn unlink(&mut self, file: u64) {
+        let Some(Extent { place, blocks, .. }) = self.extent(file) else { return };
+        assert!(now(self.store().remove(extent(file))).unwrap());
+        self.store().free(BlockNo(place)..BlockNo(place + u64::from(blocks))).unwrap();
+        self.note(extent(file), None);
+    }
+
+    /// Commits, or makes a checkpoint.
+    fn make_durable(&mut self, commits: bool) -> Result<(), StoreError> {
+        match commits {
+            true => now(self.store().commit(&[])),
+            false => now(self.store().checkpoint()),
+        }
+    }
+
+    fn crash(&mut self, commits: bool, after: u64, seed: u64) {
+        self.volume.stop_after(after);
+        self.make_durable(commits).unwrap();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let share = rng.f64();
+        self.volume.lose_power(|| rng.f64() < share);
+        self.reopen();
+    }
+
+    /// Opens it again: it has what was committed, or all that was to be.
+    fn reopen(&mut self) {
+        self.store = Some(self.open());
+        let found = self.items();
+        assert!(found == self.committed || found == self.current, "neither the old nor the new items");
+        (self.committed, self.current) = (found.clone(), found);
+        self.check();
+    }
+
+    /// What the tree has, but for groups.
+    fn items(&self) -> Items {
+        let (mut all, store) = (Items::new(), self.store.as_ref().unwrap());
+        let mut scan =
+            Scan::over(Key::new(1, KeyKind::Group, 0)..=Key::new(u64::MAX, KeyKind::Extent, u64::MAX));
+        while let Some(items) = now(scan.batch(store.tree())).unwrap() {
+            all.extend(items.into_iter().map(|item| (item.key, item.value.to_vec())));
+        }
+        all
+    }
+
+    /// After a checkpoint: files have their blocks, and exactly their blocks and the tree's nodes are taken.
+    fn check(&mut self) {
+        let volume = self.volume.clone();
+        let order = open::order_of(self.store().superblock());
+        let mut places = BTreeSet::new();
+        for file in 0..8 {
+            let Some(Extent { place, blocks, crcs }) = self.extent(file) else { continue };
+            for (at, crc) in (place..place + u64::from(blocks)).zip(crcs.unwrap()) {
+                let bytes = read_block(&volume, volume.geometry().offset_bytes(order, BlockNo(at)));
+                assert_eq!(crc32c(&bytes), crc, "block {at} of a file");
+                assert!(places.insert(at), "block {at} has two owners");
+            }
+        }
+        let (_, Anchor { root, .. }) = self.store().anchor;
+        self.add_nodes(root.place, &mut places);
+        assert_eq!(self.store().counts(), Counts { taken: places.len() as u64, held: 0 });
+    }
+
+    /// The places of the nodes of the durable tree, from one on.
+    fn add_nodes(&mut self, place: u64, places: &mut BTreeSet<u64>) {
+        let superblock = self.store().superblock().clone();
+        let geometry = self.volume.geometry();
+        let bytes =
+            read_block(&self.volume, geometry.offset_bytes(open::order_of(&superblock), BlockNo(place)));
+        let (_, payload) = open_at(&bytes, BlockKind::Node, place, superblock.uuid).unwrap();
+        assert!(places.insert(place), "node {place} has two owners");
+        if let Node::Inner { children, .. } = Node::decode(payload).unwrap() {
+            children.iter().for_each(|child| self.add_nodes(child.place, places));
+        }
+    }
+
+    fn act(&mut self, action: &Action) {
+        match *action {
+            Action::Put(key, len, fill) => {
+                let value = vec![fill; len];
+                now(self.store().put(item(key), value.clone().into())).unwrap();
+                self.note(item(key), Some(value));
+            }
+            Action::Remove(key) => {
+                let had = now(self.store().remove(item(key))).unwrap();
+                assert_eq!(had, self.current.contains_key(&item(key)));
+                self.note(item(key), None);
+            }
+            Action::Write(file, blocks) => self.write(file, blocks),
+            Action::Unlink(file) => self.unlink(file),
+            Action::Commit(blocks) => {
+                let data = (0..blocks).map(|_| IoBuf::zeroed(BLOCK_BYTES).freeze()).collect();
+                let data = [(Change::Data { inode: 1, first: 0, blocks }, data)];
+                now(self.store().commit(&data[..usize::from(blocks > 0)])).unwrap();
+                self.committed = self.current.clone();
+            }
+            Action::Checkpoint => {
+                now(self.store().checkpoint()).unwrap();
+                self.committed = self.current.clone();
+                self.check();
+            }
+            Action::Crash(commits, after, seed) => self.crash(commits, after, seed),
+            Action::Fail(commits, after) => self.fail(commits, after),
+            Action::Remount => {
+                now(self.store.take().unwrap().close()).unwrap();
+                self.committed = self.current.clone();
+                self.reopen();
+            }
+        }
+    }
+
+    /// What fails changes nothing, and goes well later; unless an anchor could not be written.
+    fn fail(&mut self, commits: bool, after: u64) {
+        self.volume.fail_after(after);
+        let result = self.make_durable(commits);
+        self.volume.fail_after(u64::MAX);
+        match result {
+            Ok(()) => self.committed = self.current.clone(),
+            Err(StoreError::Io(_) | StoreError::Commit(CommitError::Io(_))) => {}
+            Err(error) => panic!("{error}"),
+        }
+        if self.store().has_failed {
+            assert_eq!(self.make_durable(commits), Err(StoreError::Failed));
+            self.volume.lose_power(|| true);
+            self.reopen();
+        } else {
+            assert_eq!(self.items(), self.current);
+            self.act(&Action::Checkpoint);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn what_was_committed_is_there_and_nothing_is_lost_or_shared(
+        shape in prop::sample::select(vec![(4, 16), (3, 4), (1, 8), (8, 2)]),
+        by_rows in any::<bool>(),
+        actions in prop::collection::vec(action(), 1..80),
+    ) {
+        let order = if by_rows { Order::Rows } else { Order::Columns };
+        let stripes = 10 + 1200 / u64::from(shape.0 * shape.1);
+        let mut world = World::new(shape, stripes, order);
+        actions.iter().for_each(|action| world.act(action));
+        world.volume.lose_power(|| false);
+        world.current = world.committed.clone();
+        world.reopen();
+    }
+}
+
+/// A small change and its commit take whole rows, one flush and no block beside others.
+#[test]
+fn a_commit_writes_whole_rows_only() {
+    let mut world = World::new((4, 16), 200, Order::Rows);
+    let (rows, blocks) = world.volume.written();
+    assert_eq!(blocks, 0, "mkfs and mount write whole rows");
+    world.act(&Action::Put(1, 100, 1));
+    world.act(&Action::Commit(1));
+    assert_eq!(world.volume.written(), (rows + 1, 0));
+    world.act(&Action::Checkpoint);
+    assert_eq!(world.volume.written().1, 0, "a checkpoint, too");
+}
+
+/// A block beside a live one is written alone, and leaves that as it is.
+#[test]
+fn live_blocks_in_a_row_stay() {
+    let mut world = World::new((4, 16), 200, Order::Rows);
+    let volume = world.volume.clone();
+    let store = world.store();
+    let opened = store.open_stripe(GroupKind::Small, StripeNo(0)).unwrap();
+    let block = |slot| store.geometry().block(opened.stripe, slot);
+    let places = [block(0), block(1)];
+    for (at, place) in places.into_iter().enumerate() {
+        store.take(opened.kind, place..BlockNo(place.0 + 1)).unwrap();
+        let bytes = IoBuf::copy_of(&[at as u8 + 1; BLOCK_BYTES]).freeze();
+        now(store.write_blocks(Order::Rows, &[(place, bytes)])).unwrap();
+    }
+    let firsts =
+        places.map(|place| read_block(&volume, volume.geometry().offset_bytes(Order::Rows, place))[0]);
+    assert_eq!((firsts, volume.written().1), ([1, 2], 1));
+}
+
+/// The one before stays valid while an anchor is written.
+#[test]
+fn anchors_take_turns() {
+    let mut world = World::new((4, 16), 200, Order::Rows);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        world.act(&Action::Checkpoint);
+        let ground = now(Ground::read(&*world.volume)).unwrap();
+        seen.push(ground.anchor.0);
+    }
+    assert!(seen == [0, 1, 0] || seen == [1, 0, 1], "{seen:?}");
+}
+
+#[test]
+fn a_store_without_room_says_so_and_goes_on() {
+    let mut world = World::new((4, 4), 60, Order::Rows);
+    let mut file = 0;
+    loop {
+        let store = world.store();
+        let Some(opened) = store.open_stripe(GroupKind::Small, StripeNo(0)) else { break };
+        let slots = store.free_slots(opened.stripe);
+        let first = store.geometry().block(opened.stripe, slots[0]);
+        let taken = store.take(opened.kind, first..BlockNo(first.0 + 1));
+        store.close_stripe(opened.stripe);
+        match taken {
+            Ok(()) => file += 1,
+            Err(error) => {
+                assert_eq!(error, StoreError::NoSpace);
+                break;
+            }
+        }
+    }
+    assert!(file > 500 && world.store().free_blocks() == 0, "{file}");
+    for key in 0..20 {
+        world.act(&Action::Put(key, 2000, 1));
+    }
+    now(world.store().checkpoint()).unwrap();
+}

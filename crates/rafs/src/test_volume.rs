@@ -1,0 +1,168 @@
+//! A volume for tests: in memory, losing power, failing, and stopping in the middle.
+
+use std::ops::Range;
+
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use smallvec::smallvec;
+use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, SharedBuf};
+
+use crate::{
+    shape::{BLOCK_BYTES, Cell, Geometry, Order, StripeNo},
+    volume::Volume,
+};
+
+const SECTOR: usize = 512;
+
+/// A volume.
+pub(crate) struct TestVolume {
+    geometry: Geometry,
+    state: Mutex<State>,
+}
+
+struct State {
+    now: Vec<u8>,
+    durable: Vec<u8>,
+    /// So many more writes and flushes are carried out. Later ones do nothing, and say that all is well: power fails then.
+    left: u64,
+    /// So many more writes and flushes go well.
+    good: u64,
+    /// Rows that were written as a whole, and blocks that were not.
+    written: (u64, u64),
+}
+
+impl TestVolume {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        let bytes = vec![0; geometry.blocks() as usize * BLOCK_BYTES];
+        let (left, good) = (u64::MAX, u64::MAX);
+        let state = State { now: bytes.clone(), durable: bytes, left, good, written: (0, 0) };
+        Self { geometry, state: Mutex::new(state) }
+    }
+
+    /// Power fails: a sector that was not flushed is kept if `keeps` says so.
+    pub(crate) fn lose_power(&self, mut keeps: impl FnMut() -> bool) {
+        let State { now, durable, left, .. } = &mut *self.state.lock();
+        for (now, durable) in now.chunks_mut(SECTOR).zip(durable.chunks_mut(SECTOR)) {
+            if now != durable && keeps() {
+                durable.copy_from_slice(now);
+            }
+            now.copy_from_slice(durable);
+        }
+        *left = u64::MAX;
+    }
+
+    /// Power fails after so many more writes and flushes. The volume takes notice by [`TestVolume::lose_power`].
+    pub(crate) fn stop_after(&self, count: u64) {
+        self.state.lock().left = count;
+    }
+
+    /// Writes and flushes fail after so many more.
+    pub(crate) fn fail_after(&self, count: u64) {
+        self.state.lock().good = count;
+    }
+
+    /// Rows that were written as a whole, and blocks that were not.
+    pub(crate) fn written(&self) -> (u64, u64) {
+        self.state.lock().written
+    }
+
+    /// Where a cell's bytes are.
+    fn bytes(&self, stripe: StripeNo, cell: Cell) -> Range<usize> {
+        let block = self.geometry.block(stripe, self.geometry.slot(Order::Columns, cell));
+        let start = self.geometry.offset_bytes(Order::Columns, block) as usize;
+        start..start + BLOCK_BYTES
+    }
+
+    /// The first bytes of a row of a stripe rot.
+    pub(crate) fn rot(&self, stripe: StripeNo, row: u32) {
+        let range = self.bytes(stripe, Cell { row, column: 0 });
+        let State { now, durable, .. } = &mut *self.state.lock();
+        [now, durable].into_iter().for_each(|bytes| bytes[range.start..range.start + 100].fill(0xA5));
+    }
+
+    /// A block is overwritten with zeroes.
+    pub(crate) fn lose(&self, stripe: StripeNo, cell: Cell) {
+        let range = self.bytes(stripe, cell);
+        self.state.lock().now[range].fill(0);
+    }
+
+    fn write(&self, stripe: StripeNo, blocks: impl Iterator<Item = (Cell, SharedBuf)>) -> Completion {
+        let result = self.state.lock().step();
+        if let Ok(true) = result {
+            for (cell, block) in blocks {
+                let range = self.bytes(stripe, cell);
+                self.state.lock().now[range].copy_from_slice(&block);
+            }
+        }
+        IoFuture::ready(result.map(|_| ()))
+    }
+}
+
+impl State {
+    /// Whether a write or a flush is carried out.
+    fn step(&mut self) -> Result<bool, IoError> {
+        self.good = self.good.checked_sub(1).ok_or(IoError::new(IoErrorKind::Medium))?;
+        let is_on = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        Ok(is_on)
+    }
+}
+
+impl Volume for TestVolume {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, offset_bytes: u64, mut into: ReadBufs) -> IoFuture<ReadDone> {
+        let mut at = offset_bytes as usize;
+        for buf in &mut into {
+            let len = buf.len();
+            buf.copy_from_slice(&self.state.lock().now[at..at + len]);
+            at += len;
+        }
+        IoFuture::ready(ReadDone { result: Ok(()), bufs: into })
+    }
+
+    fn read_rows(&self, stripe: StripeNo, rows: Range<u32>) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
+        let columns = self.geometry.data_columns();
+        let cells = rows.flat_map(|row| (0..columns).map(move |column| Cell { row, column }));
+        let block = |cell| IoBuf::copy_of(&self.state.lock().now[self.bytes(stripe, cell)]);
+        IoFuture::ready(Ok(cells.map(block).collect()))
+    }
+
+    fn write_rows(&self, stripe: StripeNo, first: u32, blocks: &[SharedBuf]) -> Completion {
+        let columns = self.geometry.data_columns();
+        assert!((blocks.len() as u32).is_multiple_of(columns), "whole rows");
+        self.state.lock().written.0 += blocks.len() as u64 / u64::from(columns);
+        let cell = |at: u32| Cell { row: first + at / columns, column: at % columns };
+        self.write(stripe, (0..).map(cell).zip(blocks.iter().cloned()))
+    }
+
+    fn write_blocks(&self, stripe: StripeNo, blocks: &[(Cell, SharedBuf)]) -> Completion {
+        self.state.lock().written.1 += blocks.len() as u64;
+        self.write(stripe, blocks.iter().cloned())
+    }
+
+    fn flush(&self) -> Completion {
+        let state = &mut *self.state.lock();
+        let result = state.step();
+        if let Ok(true) = result {
+            state.durable.copy_from_slice(&state.now);
+        }
+        IoFuture::ready(result.map(|_| ()))
+    }
+
+    fn discard(&self, _: Range<StripeNo>) -> Completion {
+        IoFuture::ready(Ok(()))
+    }
+}
+
+/// What is done at once: memory never waits.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    future.now_or_never().expect("memory is done at once")
+}
+
+/// The bytes of a block, read from where it lies.
+pub(crate) fn read_block(volume: &TestVolume, offset_bytes: u64) -> IoBuf {
+    now(volume.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_BYTES)])).into_one().unwrap()
+}
