@@ -56,6 +56,11 @@ impl TestVolume {
         self.state.lock().left = count;
     }
 
+    /// After [`TestVolume::stop_after`]: the program ended, and another one begins.
+    pub(crate) fn go_on(&self) {
+        self.state.lock().left = u64::MAX;
+    }
+
     /// Writes and flushes fail after so many more.
     pub(crate) fn fail_after(&self, count: u64) {
         self.state.lock().good = count;
@@ -78,12 +83,6 @@ impl TestVolume {
         let range = self.bytes(stripe, Cell { row, column: 0 });
         let State { now, durable, .. } = &mut *self.state.lock();
         [now, durable].into_iter().for_each(|bytes| bytes[range.start..range.start + 100].fill(0xA5));
-    }
-
-    /// A block is overwritten with zeroes.
-    pub(crate) fn lose(&self, stripe: StripeNo, cell: Cell) {
-        let range = self.bytes(stripe, cell);
-        self.state.lock().now[range].fill(0);
     }
 
     fn write(&self, stripe: StripeNo, blocks: impl Iterator<Item = (Cell, SharedBuf)>) -> Completion {

@@ -38,7 +38,7 @@ pub struct Root {
 /// Where a record of the journal lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalPosition {
-    /// Which mount wrote it.
+    /// Its epoch: each anchor begins one.
     pub epoch: u64,
     /// Its number: each record has the next one.
     pub sequence: u64,

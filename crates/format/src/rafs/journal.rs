@@ -73,9 +73,9 @@ pub enum Change {
 /// Which record it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordId {
-    /// The file system.
+    /// [Stands](super::superblock::Superblock::journal_id) for the file system.
     pub uuid: Uuid,
-    /// The mount that wrote it.
+    /// That of the anchor before it: each anchor begins one.
     pub epoch: u64,
     /// Its number.
     pub sequence: u64,

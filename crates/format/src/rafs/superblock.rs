@@ -127,6 +127,14 @@ impl Superblock {
         (self.stripes - 1).saturating_sub(self.first_group_stripe()) / u64::from(self.group_stripes)
     }
 
+    /// What records of the journal carry in the place of the file system's UUID. Clients can learn the UUID, and not this: so they
+    /// cannot write blocks that look like records.
+    #[must_use]
+    pub fn journal_id(&self) -> Uuid {
+        let seed = u128::from(self.hash_seed);
+        Uuid::from_u128(self.uuid.as_u128() ^ (seed << 64 | seed))
+    }
+
     /// The block numbers of its two copies.
     #[must_use]
     pub fn places(&self) -> [u64; 2] {

@@ -77,7 +77,7 @@ impl Journal {
     /// Commits a transaction: it is durable when this returns.
     ///
     /// # Errors
-    /// [`CommitError`]. After an error of the volume the same record is written anew.
+    /// [`CommitError`]. After an error of the volume the next record has the same number and place.
     pub async fn commit(&mut self, transaction: &Transaction) -> Result<(), CommitError> {
         let JournalPosition { epoch, sequence, block } = self.next;
         let id = RecordId { uuid: self.uuid, epoch, sequence };
@@ -100,7 +100,7 @@ impl Journal {
         written?;
         self.volume.flush().await?;
         let after = self.ring.block_of(first + rows);
-        self.next = JournalPosition { epoch, sequence: sequence + 1, block: after };
+        self.next = JournalPosition { epoch, sequence: sequence.saturating_add(1), block: after };
         self.free_rows -= rows;
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Journal {
     /// same, and the tree has its changes.
     #[must_use]
     pub fn next_epoch(&self) -> JournalPosition {
-        JournalPosition { epoch: self.next.epoch + 1, ..self.next }
+        JournalPosition { epoch: self.next.epoch.saturating_add(1), ..self.next }
     }
 
     /// The tree of a durable anchor has all records before this position: their rows may be written again.

@@ -20,9 +20,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReplayError {
     /// The volume cannot read it.
-    #[error(
-        "the journal cannot be read: {0}; mount with the array's members, or read-only without the journal (norecovery)"
-    )]
+    #[error("the journal cannot be read: {0}; see to the volume's members, then try again")]
     Io(#[from] IoError),
     /// A record cannot be read, and later ones can: it was durable once.
     #[error("record {sequence} of the journal is damaged ({error}), and {later} after it is valid; run fsck")]
@@ -90,25 +88,23 @@ impl Replay {
                 Ok(replayed) => {
                     self.left -= self.rows_of(&head);
                     let block = self.ring.block_of(row + self.rows_of(&head));
-                    self.next = JournalPosition { epoch, sequence: sequence + 1, block };
+                    self.next = JournalPosition { epoch, sequence: sequence.saturating_add(1), block };
                     return Ok(Some(replayed));
                 }
                 Err(error) => error,
             },
             Err(error) => error,
         };
-        // What lies in the record itself is data of clients, which may look like anything.
-        let behind = head.map_or(1, |head| self.rows_of(&head));
-        match self.later(row, behind).await? {
+        match self.later(row).await? {
             Some(later) => Err(ReplayError::Rotten { sequence, error, later }),
             None => Ok(None),
         }
     }
 
-    /// The number of a later record of this epoch that begins so many rows behind this one or more, and is valid.
-    async fn later(&self, row: u64, behind: u64) -> Result<Option<u64>, ReplayError> {
+    /// The number of a later record of this epoch that begins behind this row, and is valid.
+    async fn later(&self, row: u64) -> Result<Option<u64>, ReplayError> {
         let JournalPosition { epoch, sequence, .. } = self.next;
-        for ahead in behind..self.left {
+        for ahead in 1..self.left {
             let (at, left) = (row + ahead, self.left - ahead);
             let head = self.head(at, left, |id| id.epoch == epoch && id.sequence > sequence).await?;
             if let Ok(head) = head

@@ -5,7 +5,7 @@ use stripewise_format::rafs::key::{Key, KeyKind};
 
 use super::*;
 use crate::{
-    shape::{Cell, Geometry},
+    shape::Geometry,
     test_volume::{TestVolume, now},
 };
 
@@ -183,22 +183,6 @@ fn records_of_an_earlier_mount_do_not_count() {
     let later = JournalPosition { epoch: START.epoch + 1, ..START };
     let (replayed, end) = replay(&mounted.volume, 8, later);
     assert_eq!((replayed.len(), end), (0, Ok(later)));
-}
-
-/// Clients may write what looks like a record.
-#[test]
-fn data_that_looks_like_a_record_does_not_count() {
-    let mut mounted = Mounted::new(2, 4, 8);
-    let later = RecordId { uuid: UUID, epoch: START.epoch, sequence: START.sequence + 5 };
-    let fake = later.encode(&[], &[] as &[SharedBuf], 2).unwrap();
-    let mut torn = transaction(1, 10, 3);
-    torn.data[1] = IoBuf::copy_of(&fake.bytes).freeze();
-    assert!(mounted.commit(torn));
-    assert_eq!(replay(&mounted.volume, 8, START).0.len(), 1);
-    // The last block of the record is lost, and the fake is not.
-    mounted.volume.lose(FIRST, Cell { row: 1, column: 1 });
-    let (replayed, end) = replay(&mounted.volume, 8, START);
-    assert_eq!((replayed.len(), end), (0, Ok(START)));
 }
 
 #[test]

@@ -198,14 +198,22 @@ impl Space {
         }
     }
 
-    /// The free slots of a stripe, whole rows first.
+    /// Free blocks of the stripes that are being filled.
+    #[must_use]
+    pub fn free_of_open(&self) -> u64 {
+        let whole = u64::from(self.layout.geometry.stripe_blocks());
+        self.open.iter().map(|stripe| whole - self.busy(*stripe).1).sum()
+    }
+
+    /// The free slots of a stripe, row by row, whole rows first.
     #[must_use]
     pub fn free_slots(&self, stripe: StripeNo) -> Vec<u32> {
         let Layout { geometry, order, .. } = self.layout;
-        let all = 0..geometry.stripe_blocks();
-        let Some((used, within)) = self.used_of(stripe) else { return all.collect() };
+        let mut all: Vec<u32> = (0..geometry.stripe_blocks()).collect();
+        all.sort_by_key(|slot| geometry.cell(order, *slot).row);
+        let Some((used, within)) = self.used_of(stripe) else { return all };
         let rows: BTreeSet<u32> = used.free_rows(within, &geometry, order).into_iter().collect();
-        let free = all.filter(|slot| used.is_free(within, *slot));
+        let free = all.into_iter().filter(|slot| used.is_free(within, *slot));
         let (whole, others): (Vec<u32>, Vec<u32>) =
             free.partition(|slot| rows.contains(&geometry.cell(order, *slot).row));
         [whole, others].concat()
@@ -231,16 +239,22 @@ impl Space {
         taken
     }
 
-    /// Frees blocks of one group. They are held.
+    /// Frees blocks of one group. They are held. A large group of which a part of a stripe is freed becomes a small one.
     ///
     /// # Errors
     /// [`SpaceError`], if they are not taken.
     pub fn free(&mut self, blocks: Range<BlockNo>) -> Result<(), SpaceError> {
         let group = self.group_of_blocks(&blocks)?;
+        let of_stripe = u64::from(self.layout.geometry.stripe_blocks());
+        let is_whole = [&blocks.start, &blocks.end].iter().all(|block| block.0.is_multiple_of(of_stripe));
+        let is_large = self.used.get(&group).is_some_and(|used| used.kind() == GroupKind::Large);
+        if is_large && !is_whole && self.are_taken(&blocks) {
+            self.become_small(group);
+        }
         self.step(Step::Hold, group, &blocks, "taken")
     }
 
-    /// That these were freed is durable: they may be taken again. Returns those of their stripes of which all is free, and may be
+    /// The record that frees these is durable: they may be taken again. Returns those of their stripes of which all is free, and may be
     /// discarded.
     ///
     /// # Errors
@@ -313,6 +327,12 @@ impl Space {
     fn busy(&self, stripe: StripeNo) -> (u64, u64) {
         let (taken, busy) = self.used_of(stripe).map_or((0, 0), |(used, within)| used.counts(within));
         (taken as u64, busy as u64)
+    }
+
+    /// Whether all stripes of these blocks are taken as a whole.
+    fn are_taken(&self, blocks: &Range<BlockNo>) -> bool {
+        let whole = u64::from(self.layout.geometry.stripe_blocks());
+        self.stripes_of_blocks(blocks).all(|stripe| self.busy(StripeNo(stripe)).0 == whole)
     }
 
     /// Whether all stripes of these blocks are free.

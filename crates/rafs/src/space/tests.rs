@@ -320,10 +320,11 @@ fn a_group_that_is_none_is_named() {
     space.load(0, &value).unwrap();
     assert_eq!(space.load(0, &value), Err(SpaceError::Kind { group: 0 }));
     assert_eq!(space.load(GROUPS, &value), Err(SpaceError::Kind { group: GROUPS }));
-    let first = BlockNo(FIRST * STRIPE);
-    assert_eq!(
-        space.free(first..BlockNo(first.0 + 1)),
-        Err(SpaceError::State { first: first.0, end: first.0 + 1, wanted: "taken" }),
-        "a part of a stripe of a large group"
-    );
+    let part = |stripe: u64| BlockNo((FIRST + stripe) * STRIPE)..BlockNo((FIRST + stripe) * STRIPE + 1);
+    let (start, end) = (part(1).start.0, part(1).end.0);
+    assert_eq!(space.free(part(1)), Err(SpaceError::State { first: start, end, wanted: "taken" }));
+    assert_eq!(space.used[&0].kind(), GroupKind::Large);
+    space.free(part(0)).unwrap();
+    assert_eq!(space.used[&0].kind(), GroupKind::Small, "a part of a stripe is free");
+    assert_eq!(space.counts(), Counts { taken: STRIPE - 1, held: 1 });
 }

@@ -14,17 +14,20 @@ use stripewise_format::rafs::{
 use super::{Store, StoreError, ground::write_row, open::order_of};
 use crate::shape::{BlockNo, StripeNo};
 
-/// Rounds after which places that are left over stay taken: they are freed by the next checkpoint.
-const ROUNDS_MAX: usize = 32;
+/// Rounds after which it gives up. Items of groups keep their length, so that a few rounds do, but where groups come and go.
+const ROUNDS_MAX: usize = 64;
 
 impl Store {
-    /// Writes the tree with all changes so far. They are durable when this returns, and the journal is empty.
+    /// Writes the tree with all changes so far. They are durable when this returns, and the journal is empty. Blocks of files that came
+    /// along with commits are lost with their records: the caller has written them out before.
     ///
     /// # Errors
     /// [`StoreError`]; then they are in memory still, and are written by the next checkpoint. If the anchor could not be written, the
     /// store has [failed](StoreError::Failed).
     pub async fn checkpoint(&mut self) -> Result<(), StoreError> {
-        self.checkpoint_as(false).await
+        self.begin()?;
+        let written = self.checkpoint_begun(false).await;
+        self.end(written)
     }
 
     /// As [`Store::checkpoint`], for the last time: the anchor says that the file system was unmounted.
@@ -32,32 +35,31 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub async fn close(mut self) -> Result<(), StoreError> {
-        self.checkpoint_as(true).await
+        self.begin()?;
+        self.checkpoint_begun(true).await
     }
 
-    async fn checkpoint_as(&mut self, is_clean: bool) -> Result<(), StoreError> {
-        self.check()?;
+    pub(super) async fn checkpoint_begun(&mut self, is_clean: bool) -> Result<(), StoreError> {
         let mut places = Vec::new();
         let placed = self.place_nodes(&mut places).await;
         let written = match placed {
             Ok(()) => self.write_tree(&mut places).await,
             Err(error) => Err(error),
         };
-        let written = match written {
+        match written {
             Ok(root) => self.write_anchor(root, is_clean).await,
-            Err(error) => Err(error),
-        };
-        if !self.has_failed {
-            for place in places {
-                self.give_back(place)?;
+            Err(error) => {
+                for place in places {
+                    self.give_back(place)?;
+                }
+                Err(error)
             }
         }
-        written
     }
 
     /// Takes places until all dirty nodes have one, and until the tree has all groups as they are then.
     async fn place_nodes(&mut self, places: &mut Vec<BlockNo>) -> Result<(), StoreError> {
-        for round in 0.. {
+        for _ in 0..ROUNDS_MAX {
             self.free_given_up()?;
             let changed = self.space.take_changed();
             let is_settled = changed.is_empty();
@@ -65,22 +67,23 @@ impl Store {
             let wanted = self.tree.dirty_nodes();
             if places.len() < wanted {
                 self.take_places(wanted - places.len(), places)?;
-            } else if places.len() > wanted && round < ROUNDS_MAX {
+            } else if places.len() > wanted {
                 for place in places.split_off(wanted) {
                     self.give_back(place)?;
                 }
             } else if is_settled {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        Err(StoreError::Unsettled)
     }
 
     /// Holds the places that the tree has given up since the last checkpoint. The durable tree needs them still.
     fn free_given_up(&mut self) -> Result<(), StoreError> {
         for place in self.tree.given_up() {
-            if self.given_up.insert(*place) {
+            if !self.given_up.contains(place) {
                 self.space.free(block(*place))?;
+                self.given_up.insert(*place);
             }
         }
         Ok(())
@@ -104,7 +107,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes so many blocks for nodes, whole rows first.
+    /// Takes `count` blocks for nodes, whole rows first.
     fn take_places(&mut self, count: usize, places: &mut Vec<BlockNo>) -> Result<(), StoreError> {
         let geometry = self.geometry();
         let wanted = places.len() + count;
@@ -129,13 +132,12 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the dirty nodes to the first of these places, and flushes. Leaves those that may be given back.
+    /// Writes the dirty nodes to these places, and flushes. Leaves those that may be given back.
     async fn write_tree(&mut self, places: &mut Vec<BlockNo>) -> Result<Root, StoreError> {
-        self.generation += 1;
-        let nodes = self.tree.dirty_nodes();
-        let taken: Vec<BlockNo> = places.drain(..nodes).collect();
+        self.generation = self.generation.saturating_add(1);
+        let taken = std::mem::take(places);
         let Ok(out) = self.tree.write_out(self.generation, |_| Ok::<_, Infallible>(taken));
-        let mut written = self.write_blocks(order_of(&self.superblock), &out.blocks).await;
+        let mut written = self.write_begun(order_of(&self.superblock), &out.blocks).await;
         if written.is_ok() {
             written = self.flush().await;
         }
@@ -164,11 +166,10 @@ impl Store {
         if written.is_ok() {
             written = self.volume.flush().await;
         }
-        if let Err(error) = written {
-            self.has_failed = true;
-            return Err(error.into());
+        if written.is_err() {
+            return Err(StoreError::Failed);
         }
-        self.anchor = (at, anchor);
+        (self.anchor, self.has_data) = ((at, anchor), false);
         self.journal.forget_before(position);
         for place in self.tree.settle() {
             self.given_up.remove(&place);

@@ -23,9 +23,20 @@ pub enum StoreError {
     /// No block is left.
     #[error("no space is left: remove files, or take a larger volume")]
     NoSpace,
-    /// An anchor could not be written: which tree counts is not known.
+    /// The anchor counts other blocks than the groups have.
+    #[error("{found} blocks are taken by the stripe groups, and {wanted} by the anchor; run fsck")]
+    Used {
+        /// Those of the groups.
+        found: u64,
+        /// Those of the anchor.
+        wanted: u64,
+    },
+    /// Places were taken for nodes, and gave other nodes to write, without end.
+    #[error("the tree does not settle: its groups change with every place that is taken for it; run fsck")]
+    Unsettled,
+    /// What is on the volume is not known: an anchor could not be written, or writes were left alone.
     #[error(
-        "the file system takes no changes since an anchor could not be written; unmount it, see to the volume, and mount it again"
+        "the file system takes no changes since it could not be told what was written; unmount it, see to the volume, and mount it again"
     )]
     Failed,
 }

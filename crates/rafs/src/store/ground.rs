@@ -1,7 +1,7 @@
 //! Superblocks and anchors on a volume.
 
 use smallvec::smallvec;
-use stripewise_device::{IoBuf, IoError, SharedBuf};
+use stripewise_device::{IoBuf, IoError, IoErrorKind, SharedBuf};
 use stripewise_format::rafs::{
     anchor::{Anchor, NoAnchor},
     superblock::{Superblock, SuperblockError},
@@ -26,7 +26,7 @@ pub struct Ground {
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum GroundError {
     /// It cannot be read.
-    #[error("the volume cannot be read: {0}")]
+    #[error("the volume cannot be read: {0}; see to its members, then try again")]
     Io(#[from] IoError),
     /// Neither superblock counts.
     #[error("no file system here (first superblock: {first}; last: {last})")]
@@ -82,25 +82,48 @@ impl Ground {
         }
         let mut anchors = Vec::new();
         for place in superblock.anchor_places() {
-            anchors.push(Anchor::decode(&read_block(volume, place).await?, place, superblock.uuid));
+            let decode = |bytes: &[u8]| Anchor::decode(bytes, place, superblock.uuid);
+            anchors.push(first_copy(volume, place, decode).await?);
         }
         Ok(Self { superblock, anchor: Anchor::newest([anchors[0], anchors[1]])? })
     }
 }
 
-/// The first copy that counts.
+/// The superblock of the first stripe that has one that counts.
 async fn read_superblock(volume: &dyn Volume) -> Result<Superblock, GroundError> {
     let geometry = volume.geometry();
     let mut errors = Vec::new();
     for stripe in [0, geometry.stripes() - 1] {
         let place = stripe * u64::from(geometry.stripe_blocks());
-        match Superblock::decode(&read_block(volume, place).await?) {
+        match first_copy(volume, place, Superblock::decode).await? {
             Ok((superblock, _)) => return Ok(superblock),
             Err(error) => errors.push(error),
         }
     }
     let [first, last] = [errors[0].clone(), errors[1].clone()];
     Err(GroundError::NoSuperblock { first, last })
+}
+
+/// Of the copies in a row, the first one that can be read and counts; else what is wrong with the first one that can be read.
+async fn first_copy<T, E>(
+    volume: &dyn Volume,
+    place: u64,
+    decode: impl Fn(&[u8]) -> Result<T, E>,
+) -> Result<Result<T, E>, IoError> {
+    let geometry = volume.geometry();
+    let (mut wrong, mut unread) = (None, None);
+    for column in 0..geometry.data_columns() {
+        let copy = BlockNo(place + u64::from(column) * u64::from(geometry.rows()));
+        match read_block(volume, copy).await.map(|bytes| decode(&bytes)) {
+            Ok(Ok(found)) => return Ok(Ok(found)),
+            Ok(Err(error)) => wrong = wrong.or(Some(error)),
+            Err(error) => unread = unread.or(Some(error)),
+        }
+    }
+    match (wrong, unread) {
+        (Some(wrong), _) => Ok(Err(wrong)),
+        (None, unread) => Err(unread.unwrap_or(IoError::new(IoErrorKind::Truncated))),
+    }
 }
 
 fn check_shape(superblock: &Superblock, geometry: Geometry) -> Result<(), GroundError> {
@@ -114,8 +137,8 @@ fn check_shape(superblock: &Superblock, geometry: Geometry) -> Result<(), Ground
 }
 
 /// Reads a block whose slot is numbered by columns.
-async fn read_block(volume: &dyn Volume, place: u64) -> Result<IoBuf, IoError> {
-    let offset_bytes = volume.geometry().offset_bytes(Order::Columns, BlockNo(place));
+async fn read_block(volume: &dyn Volume, block: BlockNo) -> Result<IoBuf, IoError> {
+    let offset_bytes = volume.geometry().offset_bytes(Order::Columns, block);
     volume.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_BYTES)]).await.into_one()
 }
 

@@ -46,7 +46,7 @@ pub struct MakeOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MakeError {
     /// The volume cannot be written.
-    #[error("the volume cannot be written: {0}")]
+    #[error("the volume cannot be written: {0}; see to its members, then try again")]
     Io(#[from] IoError),
     /// The volume is too small.
     #[error("the volume has {stripes} stripes, and a file system needs at least {wanted}")]
@@ -58,7 +58,8 @@ pub enum MakeError {
     },
     /// Its stripes are too long.
     #[error(
-        "a stripe of {blocks} blocks of 4 KiB is too long for a file system, which takes up to {STRIPE_BLOCKS_MAX}"
+        "a stripe of {blocks} blocks of 4 KiB is too long for a file system, which takes up to {STRIPE_BLOCKS_MAX}; make \
+         the array with shorter chunks"
     )]
     Stripe {
         /// Blocks of a stripe.
@@ -112,11 +113,11 @@ fn plan(geometry: Geometry, options: &MakeOptions) -> Result<Superblock, MakeErr
     let journal_stripes = options
         .journal_stripes
         .unwrap_or_else(|| (stripes / JOURNAL_PARTS).clamp(JOURNAL_STRIPES_MIN, journal_max));
-    let fixed = FIRST_JOURNAL_STRIPE + journal_stripes + 1;
+    let fixed = journal_stripes.saturating_add(FIRST_JOURNAL_STRIPE + 1);
     let left = stripes.saturating_sub(fixed);
     let longest = 1 << (GROUP_BLOCKS_MAX / blocks).max(1).ilog2();
     let fits = (left / GROUPS_MIN).checked_ilog2().map(|power| 1 << power.min(16));
-    let wanted = fixed + GROUPS_MIN;
+    let wanted = fixed.saturating_add(GROUPS_MIN);
     let fits: u32 = fits.ok_or(MakeError::TooSmall { stripes, wanted })?;
     Ok(Superblock {
         uuid: options.uuid,
@@ -179,7 +180,9 @@ mod tests {
         let geometry = Geometry::new(4, 16, 200).unwrap();
         let label = MakeOptions { label: "l".repeat(65), ..options() };
         assert_eq!(plan(geometry, &label), Err(MakeError::Label));
-        let journal = MakeOptions { journal_stripes: Some(0), ..options() };
-        assert_eq!(plan(geometry, &journal), Err(MakeError::Journal));
+        let journal = |stripes| plan(geometry, &MakeOptions { journal_stripes: Some(stripes), ..options() });
+        assert_eq!(journal(0), Err(MakeError::Journal));
+        let wanted = u64::MAX;
+        assert_eq!(journal(u64::MAX), Err(MakeError::TooSmall { stripes: 200, wanted }));
     }
 }

@@ -57,8 +57,22 @@ pub struct Store {
     given_up: BTreeSet<BlockNo>,
     /// File blocks were written and not flushed.
     is_unflushed: bool,
-    /// What is on the volume is not known: an anchor could not be written.
+    /// Blocks of files came along with commits since the last checkpoint.
+    has_data: bool,
+    /// What is on the volume is not known: an anchor could not be written. Or writes are under way; if their future is dropped, this
+    /// stays so.
     has_failed: bool,
+}
+
+/// Blocks of a file that come along with a commit.
+#[derive(Debug, Clone)]
+pub struct FileBlocks {
+    /// The file.
+    pub inode: u64,
+    /// The first of them in the file.
+    pub first: u64,
+    /// Their bytes, a block each.
+    pub blocks: Vec<SharedBuf>,
 }
 
 impl Store {
@@ -80,9 +94,14 @@ impl Store {
         self.space.counts()
     }
 
-    /// Blocks that files may still take. Some more are kept for the tree.
+    /// Blocks that files may still take, without those of stripes that are being filled. Some more are kept for the tree.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
+        self.spare_blocks().saturating_sub(self.space.free_of_open())
+    }
+
+    /// Blocks that files may still take.
+    fn spare_blocks(&self) -> u64 {
         let Counts { taken, held } = self.space.counts();
         let all = self.superblock.groups() * u64::from(self.superblock.group_stripes) * self.stripe_blocks();
         all.saturating_sub(taken + held + self.kept_blocks())
@@ -93,6 +112,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`]; then nothing has changed.
     pub async fn put(&mut self, key: Key, value: Arc<[u8]>) -> Result<(), StoreError> {
+        self.check()?;
         self.tree.insert(key, value.clone()).await?;
         self.running.put(key, Some(value));
         Ok(())
@@ -103,6 +123,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`]; then nothing has changed.
     pub async fn remove(&mut self, key: Key) -> Result<bool, StoreError> {
+        self.check()?;
         let had = self.tree.remove(key).await?.is_some();
         if had {
             self.running.put(key, None);
@@ -131,7 +152,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSpace`] if checkpoints need what would be left; [`StoreError::Space`].
     pub fn take(&mut self, kind: GroupKind, blocks: Range<BlockNo>) -> Result<(), StoreError> {
-        if self.free_blocks() < blocks.end.0 - blocks.start.0 {
+        self.check()?;
+        if self.spare_blocks() < blocks.end.0 - blocks.start.0 {
             return Err(StoreError::NoSpace);
         }
         self.space.take(kind, blocks.clone())?;
@@ -144,40 +166,45 @@ impl Store {
     /// # Errors
     /// [`StoreError::Space`].
     pub fn free(&mut self, blocks: Range<BlockNo>) -> Result<(), StoreError> {
+        self.check()?;
         self.space.free(blocks.clone())?;
         self.running.note(Change::Free(run(&blocks)));
         self.running.freed.push(blocks);
         Ok(())
     }
 
-    /// Makes durable all changes so far, and what was written to file blocks. `data` are blocks of files that come along: so many of
-    /// each file from a block on, and their bytes.
+    /// Makes durable all changes so far, and what was written to file blocks. Blocks of files may come along: they are in the journal
+    /// only, and [`Store::open`] hands them out after a crash, until a [checkpoint](Self::checkpoint).
     ///
     /// # Errors
-    /// [`StoreError`]; then nothing of it may be durable, and all of it is tried again with the next commit.
-    pub async fn commit(&mut self, data: &[(Change, Vec<SharedBuf>)]) -> Result<(), StoreError> {
-        self.check()?;
+    /// [`StoreError`]; then nothing of it may be durable, and all of it is tried again with the next commit. [`CommitError::Full`]: blocks
+    /// that came along earlier must be written out, and a checkpoint be made, before the journal takes more.
+    pub async fn commit(&mut self, data: &[FileBlocks]) -> Result<(), StoreError> {
+        self.begin()?;
+        let committed = self.commit_begun(data).await;
+        self.end(committed)
+    }
+
+    async fn commit_begun(&mut self, data: &[FileBlocks]) -> Result<(), StoreError> {
+        // What the record refers to must not come after it.
+        self.flush().await?;
         if self.running.is_empty() && data.is_empty() {
-            return self.flush().await;
-        }
-        if self.running.has_new_places() {
-            // What the record refers to must not come after it.
-            self.flush().await?;
+            return Ok(());
         }
         let transaction = self.running.transaction(data);
         match self.journal.commit(&transaction).await {
-            Ok(()) => {
-                self.is_unflushed = false;
-                self.end_running()
+            Ok(()) => self.end_running()?,
+            Err(CommitError::Full | CommitError::TooLarge) if !self.has_data => {
+                self.checkpoint_begun(false).await?;
+                if data.is_empty() {
+                    return Ok(());
+                }
+                self.journal.commit(&self.running.transaction(data)).await?;
             }
-            Err(CommitError::Full | CommitError::TooLarge) if data.is_empty() => self.checkpoint().await,
-            Err(CommitError::Full) => {
-                self.checkpoint().await?;
-                let transaction = self.running.transaction(data);
-                Ok(self.journal.commit(&transaction).await?)
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => return Err(error.into()),
         }
+        self.has_data |= !data.is_empty();
+        Ok(())
     }
 
     /// The running transaction is durable.
@@ -198,6 +225,19 @@ impl Store {
 
     fn check(&self) -> Result<(), StoreError> {
         if self.has_failed { Err(StoreError::Failed) } else { Ok(()) }
+    }
+
+    /// Writes begin. A device goes on with them if their future is dropped, so nothing else may be written then.
+    fn begin(&mut self) -> Result<(), StoreError> {
+        self.check()?;
+        self.has_failed = true;
+        Ok(())
+    }
+
+    /// They have ended, with this result.
+    fn end(&mut self, result: Result<(), StoreError>) -> Result<(), StoreError> {
+        self.has_failed = result == Err(StoreError::Failed);
+        result
     }
 
     fn geometry(&self) -> Geometry {

@@ -5,14 +5,13 @@ use std::{ops::RangeInclusive, sync::Arc};
 use smallvec::smallvec;
 use stripewise_device::{BoxFuture, IoBuf, IoError, SharedBuf};
 use stripewise_format::rafs::{
-    anchor::JournalPosition,
     journal::{Change, Run},
     key::{Key, KeyKind},
     superblock::{FIRST_JOURNAL_STRIPE, SlotOrder, Superblock},
 };
 use thiserror::Error;
 
-use super::{Ground, Store, StoreError, running::Running};
+use super::{FileBlocks, Ground, Store, StoreError, running::Running};
 use crate::{
     journal::{self, Journal, ReplayError, Replayed},
     shape::{BLOCK_BYTES, BlockNo, Order, StripeNo},
@@ -38,7 +37,7 @@ pub struct Replay {
     /// Records.
     pub records: u64,
     /// Blocks of files that came along, in the order in which they were committed.
-    pub data: Vec<(Change, Vec<SharedBuf>)>,
+    pub data: Vec<FileBlocks>,
 }
 
 /// The groups in the tree.
@@ -47,7 +46,8 @@ const GROUPS: RangeInclusive<Key> = Key::new(0, KeyKind::Group, 0)..=Key::new(0,
 impl Store {
     /// Opens the store that was [found](Ground::read) on a volume. Up to so many clean nodes of the tree are kept in memory.
     ///
-    /// What was committed is repeated, and is in the tree of a new anchor when this returns.
+    /// What was committed is repeated in memory. Blocks of files that came along are handed out: they are in the journal only, until
+    /// the caller has written them out and made a [checkpoint](Self::checkpoint).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -59,7 +59,7 @@ impl Store {
         let Ground { superblock, anchor } = ground;
         let order = order_of(&superblock);
         let nodes = Arc::new(Nodes { volume: volume.clone(), order });
-        let (uuid, root) = (superblock.uuid, anchor.1.root);
+        let (uuid, root, from) = (superblock.uuid, anchor.1.root, anchor.1.journal);
         let tree = if root.generation == 0 {
             Tree::new(nodes, uuid, cached_nodes_max)
         } else {
@@ -68,15 +68,16 @@ impl Store {
             Tree::open(nodes, uuid, cached_nodes_max, root)
         };
         let stripes = (StripeNo(FIRST_JOURNAL_STRIPE), superblock.journal_stripes);
-        let mut repeat = journal::Replay::new(volume.clone(), uuid, stripes, anchor.1.journal);
+        let journal_id = superblock.journal_id();
+        let mut repeat = journal::Replay::new(volume.clone(), journal_id, stripes, from);
         let mut store = Self {
             space: Space::new(layout(&volume, &superblock), Measure::Rows),
-            journal: Journal::new(volume.clone(), uuid, stripes, anchor.1.journal),
+            journal: Journal::new(volume.clone(), journal_id, stripes, from),
             running: Running::default(),
-            // A write of a mount that crashed may have gone to a place that is used again, with the next generation.
-            generation: anchor.1.generation + 1,
+            generation: anchor.1.generation,
             given_up: Default::default(),
             is_unflushed: false,
+            has_data: false,
             has_failed: false,
             volume,
             superblock,
@@ -88,10 +89,11 @@ impl Store {
         while let Some(record) = repeat.next().await? {
             store.repeat(record, &mut replay).await?;
         }
-        let end = repeat.position();
-        let next = JournalPosition { epoch: end.epoch + 1, ..end };
-        store.journal = Journal::new(store.volume.clone(), uuid, stripes, next);
-        store.checkpoint().await?;
+        // A record that can be read may not be durable yet, if it was written just before. What it frees is used again from here on.
+        store.volume.flush().await.map_err(StoreError::Io)?;
+        store.journal = Journal::new(store.volume.clone(), journal_id, stripes, repeat.position());
+        store.journal.forget_before(from);
+        store.has_data = !replay.data.is_empty();
         Ok((store, replay))
     }
 
@@ -102,7 +104,8 @@ impl Store {
                 self.space.load(item.key.offset, &item.value)?;
             }
         }
-        Ok(())
+        let (found, wanted) = (self.space.counts().taken, self.anchor.1.used_blocks);
+        if found == wanted { Ok(()) } else { Err(StoreError::Used { found, wanted }) }
     }
 
     /// Makes a record's changes again.
@@ -122,9 +125,10 @@ impl Store {
                     self.space.free(blocks_of(run))?;
                     self.running.freed.push(blocks_of(run));
                 }
-                Change::Data { blocks, .. } => {
+                Change::Data { inode, first, blocks } => {
                     let rest = data.split_off(data.len().min(blocks as usize));
-                    replay.data.push((change, std::mem::replace(&mut data, rest)));
+                    let blocks = std::mem::replace(&mut data, rest);
+                    replay.data.push(FileBlocks { inode, first, blocks });
                 }
             }
         }

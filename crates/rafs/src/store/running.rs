@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use stripewise_device::SharedBuf;
 use stripewise_format::rafs::{journal::Change, key::Key};
 
+use super::FileBlocks;
 use crate::{journal::Transaction, shape::BlockNo};
 
 /// The transaction.
@@ -31,21 +31,20 @@ impl Running {
         self.items.is_empty() && self.space.is_empty()
     }
 
-    /// Whether items may refer to blocks that were taken in it.
-    pub(super) fn has_new_places(&self) -> bool {
-        self.space.iter().any(|change| matches!(change, Change::Take(..)))
-    }
-
     /// All of it, and file blocks that come along.
-    pub(super) fn transaction(&self, data: &[(Change, Vec<SharedBuf>)]) -> Transaction {
+    pub(super) fn transaction(&self, data: &[FileBlocks]) -> Transaction {
         let items = self.items.iter().map(|(key, value)| match value {
             Some(value) => Change::Put(*key, value.to_vec()),
             None => Change::Delete(*key),
         });
-        let with_data = data.iter().map(|(change, _)| change.clone());
+        let with_data = data.iter().map(|FileBlocks { inode, first, blocks }| Change::Data {
+            inode: *inode,
+            first: *first,
+            blocks: blocks.len() as u32,
+        });
         Transaction {
             changes: self.space.iter().cloned().chain(items).chain(with_data).collect(),
-            data: data.iter().flat_map(|(_, blocks)| blocks.iter().cloned()).collect(),
+            data: data.iter().flat_map(|of_file| of_file.blocks.iter().cloned()).collect(),
         }
     }
 }

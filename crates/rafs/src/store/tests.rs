@@ -62,6 +62,8 @@ struct World {
     store: Option<Store>,
     current: Items,
     committed: Items,
+    /// The files of which blocks came along with commits since the last checkpoint.
+    data: Vec<u64>,
     writes: u64,
 }
 
@@ -82,16 +84,23 @@ impl World {
     fn new((columns, rows): (u32, u32), stripes: u64, order: Order) -> Self {
         let volume = Arc::new(TestVolume::new(Geometry::new(columns, rows, stripes).unwrap()));
         let as_volume: Arc<dyn Volume> = volume.clone();
-        now(make(&as_volume, &options(order, 6))).unwrap();
-        let mut world =
-            Self { volume, store: None, current: Items::new(), committed: Items::new(), writes: 0 };
-        world.store = Some(world.open());
+        // Short, so that it fills up.
+        now(make(&as_volume, &options(order, u64::from(32 / rows).max(2)))).unwrap();
+        let mut world = Self {
+            volume,
+            store: None,
+            current: Items::new(),
+            committed: Items::new(),
+            data: Vec::new(),
+            writes: 0,
+        };
+        world.store = Some(world.open().0);
         world
     }
 
-    fn open(&self) -> Store {
+    fn open(&self) -> (Store, Replay) {
         let ground = now(Ground::read(&*self.volume)).unwrap();
-        now(Store::open(self.volume.clone(), ground, 16)).unwrap().0
+        now(Store::open(self.volume.clone(), ground, 16)).unwrap()
     }
 
     fn store(&mut self) -> &mut Store {
@@ -118,7 +127,8 @@ impl World {
             return;
         }
         let Some(opened) = store.open_stripe(GroupKind::Small, StripeNo(0)) else { return };
-        let slots = store.free_slots(opened.stripe);
+        let mut slots = store.free_slots(opened.stripe);
+        slots.sort_unstable();
         let run = slots.chunk_by(|one, next| one + 1 == *next).next().unwrap();
         let blocks = blocks.min(run.len() as u64);
         let first = store.geometry().block(opened.stripe, run[0]);
@@ -156,20 +166,43 @@ impl World {
 
     fn crash(&mut self, commits: bool, after: u64, seed: u64) {
         self.volume.stop_after(after);
-        self.make_durable(commits).unwrap();
+        match self.make_durable(commits) {
+            Ok(()) | Err(StoreError::Commit(CommitError::Full | CommitError::TooLarge)) => {}
+            Err(error) => panic!("{error}"),
+        }
         let mut rng = fastrand::Rng::with_seed(seed);
         let share = rng.f64();
-        self.volume.lose_power(|| rng.f64() < share);
-        self.reopen();
+        if seed.is_multiple_of(3) {
+            // Only the program ended: what was not flushed may be lost later.
+            self.volume.go_on();
+        } else {
+            self.volume.lose_power(|| rng.f64() < share);
+        }
+        self.reopen(!commits);
+        // Else the journal goes on as it is.
+        if rng.bool() {
+            self.act(&Action::Checkpoint);
+        }
     }
 
-    /// Opens it again: it has what was committed, or all that was to be.
-    fn reopen(&mut self) {
-        self.store = Some(self.open());
+    /// Opens it again: it has what was committed, or all that was to be; and blocks that came along, unless there may have been a
+    /// checkpoint.
+    fn reopen(&mut self, may_be_checkpoint: bool) {
+        let (store, Replay { data, .. }) = self.open();
+        self.store = Some(store);
         let found = self.items();
         assert!(found == self.committed || found == self.current, "neither the old nor the new items");
         (self.committed, self.current) = (found.clone(), found);
-        self.check();
+        let files: Vec<u64> = data.iter().map(|one| one.inode).collect();
+        assert!(
+            files == self.data || may_be_checkpoint && files.is_empty(),
+            "{files:?}, not {:?}",
+            self.data
+        );
+        for FileBlocks { inode, blocks, .. } in data {
+            assert!(blocks.iter().all(|block| block[0] == inode as u8) && !blocks.is_empty());
+        }
+        self.data = files;
     }
 
     /// What the tree has, but for groups.
@@ -228,15 +261,11 @@ impl World {
             }
             Action::Write(file, blocks) => self.write(file, blocks),
             Action::Unlink(file) => self.unlink(file),
-            Action::Commit(blocks) => {
-                let data = (0..blocks).map(|_| IoBuf::zeroed(BLOCK_BYTES).freeze()).collect();
-                let data = [(Change::Data { inode: 1, first: 0, blocks }, data)];
-                now(self.store().commit(&data[..usize::from(blocks > 0)])).unwrap();
-                self.committed = self.current.clone();
-            }
+            Action::Commit(blocks) => self.commit(blocks),
             Action::Checkpoint => {
                 now(self.store().checkpoint()).unwrap();
                 self.committed = self.current.clone();
+                self.data.clear();
                 self.check();
             }
             Action::Crash(commits, after, seed) => self.crash(commits, after, seed),
@@ -244,9 +273,31 @@ impl World {
             Action::Remount => {
                 now(self.store.take().unwrap().close()).unwrap();
                 self.committed = self.current.clone();
-                self.reopen();
+                self.data.clear();
+                self.reopen(false);
             }
         }
+    }
+
+    /// Commits with so many blocks of a file. If the journal is full of such blocks, a checkpoint comes first.
+    fn commit(&mut self, blocks: u32) {
+        self.writes += 1;
+        let inode = self.writes;
+        let block = |_| IoBuf::copy_of(&[inode as u8; BLOCK_BYTES]).freeze();
+        let data = [FileBlocks { inode, first: 3, blocks: (0..blocks).map(block).collect() }];
+        let data = &data[..usize::from(blocks > 0)];
+        let had_data = self.store().has_data;
+        match now(self.store().commit(data)) {
+            Ok(()) => {}
+            Err(StoreError::Commit(CommitError::Full | CommitError::TooLarge)) => {
+                assert!(had_data);
+                self.act(&Action::Checkpoint);
+                now(self.store().commit(data)).unwrap();
+            }
+            Err(error) => panic!("{error}"),
+        }
+        self.committed = self.current.clone();
+        self.data.extend((blocks > 0).then_some(inode));
     }
 
     /// What fails changes nothing, and goes well later; unless an anchor could not be written.
@@ -256,13 +307,14 @@ impl World {
         self.volume.fail_after(u64::MAX);
         match result {
             Ok(()) => self.committed = self.current.clone(),
-            Err(StoreError::Io(_) | StoreError::Commit(CommitError::Io(_))) => {}
+            Err(StoreError::Failed | StoreError::Io(_) | StoreError::Commit(_)) => {}
             Err(error) => panic!("{error}"),
         }
         if self.store().has_failed {
             assert_eq!(self.make_durable(commits), Err(StoreError::Failed));
+            assert_eq!(now(self.store().put(item(1), [][..].into())), Err(StoreError::Failed));
             self.volume.lose_power(|| true);
-            self.reopen();
+            self.reopen(true);
         } else {
             assert_eq!(self.items(), self.current);
             self.act(&Action::Checkpoint);
@@ -280,12 +332,13 @@ proptest! {
         actions in prop::collection::vec(action(), 1..80),
     ) {
         let order = if by_rows { Order::Rows } else { Order::Columns };
-        let stripes = 10 + 1200 / u64::from(shape.0 * shape.1);
+        let stripes = 24 + 1200 / u64::from(shape.0 * shape.1);
         let mut world = World::new(shape, stripes, order);
         actions.iter().for_each(|action| world.act(action));
         world.volume.lose_power(|| false);
         world.current = world.committed.clone();
-        world.reopen();
+        world.reopen(false);
+        world.act(&Action::Checkpoint);
     }
 }
 
@@ -332,6 +385,54 @@ fn anchors_take_turns() {
         seen.push(ground.anchor.0);
     }
     assert!(seen == [0, 1, 0] || seen == [1, 0, 1], "{seen:?}");
+}
+
+/// Blocks that came along are nowhere but in the journal, after a mount, too: only the caller can make room.
+#[test]
+fn a_journal_full_of_file_blocks_stays_full() {
+    let mut world = World::new((4, 16), 200, Order::Rows);
+    let full = Err(StoreError::Commit(CommitError::Full));
+    let of_file = |inode: u64| {
+        let block = |_| IoBuf::copy_of(&[inode as u8; BLOCK_BYTES]).freeze();
+        [FileBlocks { inode, first: 3, blocks: (0..6).map(block).collect() }]
+    };
+    for file in 1..100 {
+        if now(world.store().commit(&of_file(file))).is_err() {
+            break;
+        }
+        world.data.push(file);
+    }
+    assert_eq!(now(world.store().commit(&of_file(99))), full);
+    for _ in 0..2 {
+        world.volume.lose_power(|| false);
+        world.reopen(false);
+        assert_eq!((world.data.len(), now(world.store().commit(&of_file(99)))), (16, full));
+    }
+    world.act(&Action::Checkpoint);
+    now(world.store().commit(&of_file(99))).unwrap();
+}
+
+/// Other columns have copies of what column 0 has.
+#[test]
+fn copies_of_superblocks_and_anchors_are_used() {
+    let mut world = World::new((4, 16), 200, Order::Rows);
+    world.act(&Action::Put(1, 100, 1));
+    world.act(&Action::Checkpoint);
+    for stripe in 0..3 {
+        world.volume.rot(StripeNo(stripe), 0);
+    }
+    world.reopen(false);
+    assert_eq!(world.items().len(), 1);
+}
+
+/// A device goes on with what was begun.
+#[test]
+fn a_commit_that_is_dropped_is_the_last_one() {
+    let mut world = World::new((4, 16), 200, Order::Rows);
+    let store = world.store();
+    store.begin().unwrap();
+    assert_eq!(now(store.commit(&[])), Err(StoreError::Failed));
+    assert_eq!(now(store.checkpoint()), Err(StoreError::Failed));
 }
 
 #[test]

@@ -21,7 +21,16 @@ impl Store {
         order: Order,
         blocks: &[(BlockNo, SharedBuf)],
     ) -> Result<(), StoreError> {
-        self.check()?;
+        self.begin()?;
+        let written = self.write_begun(order, blocks).await;
+        self.end(written)
+    }
+
+    pub(super) async fn write_begun(
+        &mut self,
+        order: Order,
+        blocks: &[(BlockNo, SharedBuf)],
+    ) -> Result<(), StoreError> {
         self.is_unflushed = true;
         let geometry = self.geometry();
         let mut stripes: BTreeMap<StripeNo, BTreeMap<u32, Row>> = BTreeMap::new();
