@@ -153,7 +153,7 @@ impl Store {
     /// [`StoreError::NoSpace`] if checkpoints need what would be left; [`StoreError::Space`].
     pub fn take(&mut self, kind: GroupKind, blocks: Range<BlockNo>) -> Result<(), StoreError> {
         self.check()?;
-        if self.spare_blocks() < blocks.end.0 - blocks.start.0 {
+        if self.spare_blocks() < blocks.end.0.saturating_sub(blocks.start.0) {
             return Err(StoreError::NoSpace);
         }
         self.space.take(kind, blocks.clone())?;
