@@ -75,8 +75,9 @@ impl Story {
         let errors =
             report.members.iter().find(|member| member.name == name).map(|member| member.read_errors);
         self.units[failing].faults.clear();
-        // A resync of what a crash has left in the bitmap reads, too, and what it cannot read counts.
-        if report.job.is_none() && errors.is_some_and(|errors| errors > 0) {
+        // A resync of what a crash has left in the bitmap reads, too, and what it cannot read counts. It may have ended.
+        let has_resynced = report.job.is_some() || self.array().last_job().is_some();
+        if !has_resynced && errors.is_some_and(|errors| errors > 0) {
             let what = format!("only healing has read the bad block of {name}, which counts: {errors:?}");
             return Err(Checker::Service.violation(what));
         }
