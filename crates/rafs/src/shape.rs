@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use stripewise_format::media::BLOCK_LEN;
+
 /// Bytes of a block.
-pub const BLOCK_BYTES: usize = 4096;
+pub const BLOCK_BYTES: usize = BLOCK_LEN;
 
 /// A block of a volume, by its number: `stripe * stripe_blocks + slot`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

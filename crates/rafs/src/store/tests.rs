@@ -7,10 +7,13 @@ use stripewise_device::IoBuf;
 use stripewise_format::{
     crc::crc32c,
     rafs::{
+        anchor::JournalPosition,
         block::{BlockKind, open_at},
+        journal::RecordId,
         key::KeyKind,
         node::Node,
         space::Extent,
+        superblock::FIRST_JOURNAL_STRIPE,
     },
 };
 use uuid::Uuid;
@@ -410,6 +413,47 @@ fn a_journal_full_of_file_blocks_stays_full() {
     }
     world.act(&Action::Checkpoint);
     now(world.store().commit(&of_file(99))).unwrap();
+}
+
+/// The blocks were taken in an earlier transaction, and are written and referred to in this one.
+#[test]
+fn a_record_does_not_come_before_the_blocks_that_it_refers_to() {
+    let mut world = World::new((4, 16), 200, Order::Rows);
+    let store = world.store();
+    let opened = store.open_stripe(GroupKind::Small, StripeNo(0)).unwrap();
+    let place = store.geometry().block(opened.stripe, 0);
+    store.take(opened.kind, place..BlockNo(place.0 + 1)).unwrap();
+    now(store.commit(&[])).unwrap();
+    let bytes = IoBuf::copy_of(&[7; BLOCK_BYTES]).freeze();
+    let value = Extent { place: place.0, blocks: 1, crcs: Some(vec![crc32c(&bytes)]) }.encode();
+    now(store.write_blocks(Order::Rows, &[(place, bytes)])).unwrap();
+    now(store.put(extent(0), value.clone().into())).unwrap();
+    world.note(extent(0), Some(value));
+    world.volume.stop_after(1);
+    now(world.store().commit(&[])).unwrap();
+    // The journal lies before the groups: what is kept of a record that came too early is its one sector.
+    let mut kept = 0;
+    world.volume.lose_power(|| std::mem::replace(&mut kept, 1) == 0);
+    world.reopen(false);
+    assert!(world.current.is_empty() && world.store().counts().taken == 1);
+}
+
+/// Clients may learn the UUID, and where the next record goes.
+#[test]
+fn a_record_of_somebody_who_knows_the_uuid_does_not_count() {
+    let mut world = World::new((4, 16), 200, Order::Rows);
+    let JournalPosition { epoch, sequence, .. } = world.store().journal.position();
+    let uuid = world.store().superblock().uuid;
+    let forged = |uuid| {
+        let id = RecordId { uuid, epoch, sequence };
+        let front = id.encode(&[Change::Put(item(1), vec![1])], &[] as &[SharedBuf], 4).unwrap();
+        vec![IoBuf::copy_of(&front.bytes).freeze(); 4]
+    };
+    now(world.volume.write_rows(StripeNo(FIRST_JOURNAL_STRIPE), 0, &forged(uuid))).unwrap();
+    world.reopen(false);
+    let id = world.store().superblock().journal_id();
+    now(world.volume.write_rows(StripeNo(FIRST_JOURNAL_STRIPE), 0, &forged(id))).unwrap();
+    assert_eq!(world.open().1.records, 1, "with the right number it would");
 }
 
 /// Other columns have copies of what column 0 has.
