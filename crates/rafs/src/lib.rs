@@ -7,9 +7,11 @@
 //! * [`space`]: which blocks are free, and which stripe is filled next. Pure;
 //! * [`journal`]: commits, and their replay;
 //! * [`store`]: tree, space and journal as one, through power failures;
-//! * [`buffer`]: what is not written out yet, and what goes next. Pure.
+//! * [`buffer`]: what is not written out yet, and what goes next. Pure;
+//! * [`fs`]: the file system itself: operations on inodes.
 
 pub mod buffer;
+pub mod fs;
 pub mod journal;
 pub mod shape;
 pub mod space;

@@ -89,7 +89,7 @@ pub struct Inode {
     pub flags: u32,
     /// Of a device: its number.
     pub device: u64,
-    /// Of a folder: the folder that it is in.
+    /// Of a folder: the folder that it is in. Of others: the folder that they were made in.
     pub parent: u64,
     /// Of a folder: the number that its next entry gets.
     pub next_number: u64,

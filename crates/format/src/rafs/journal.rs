@@ -68,6 +68,15 @@ pub enum Change {
         /// How many.
         blocks: u32,
     },
+    /// Data blocks of a file that came along earlier no longer count: they lie elsewhere now, or the file no longer has them.
+    Forget {
+        /// The file.
+        inode: u64,
+        /// The first of them in the file.
+        first: u64,
+        /// How many.
+        blocks: u64,
+    },
 }
 
 /// Which record it is.
@@ -238,6 +247,7 @@ const DELETE: u8 = 2;
 const TAKE: u8 = 3;
 const FREE: u8 = 4;
 const DATA: u8 = 5;
+const FORGET: u8 = 6;
 
 impl Change {
     /// The data blocks that come with it.
@@ -272,6 +282,10 @@ impl Change {
                 bytes.extend(first.to_le_bytes());
                 bytes.extend(blocks.to_le_bytes());
             }
+            Self::Forget { inode, first, blocks } => {
+                bytes.push(FORGET);
+                [inode, first, blocks].into_iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+            }
         }
     }
 
@@ -301,9 +315,18 @@ impl Change {
                 let (inode, first, blocks) = (parts.u64()?, parts.u64()?, parts.u32()?);
                 Ok(Self::Data { inode, first, blocks })
             }
+            FORGET => decode_forget(parts),
             other => Err(ValueError::Nonsense { field: "change's kind", found: other.into() }),
         }
     }
+}
+
+fn decode_forget(parts: &mut Parts<'_>) -> Result<Change, ValueError> {
+    let (inode, first, blocks) = (parts.u64()?, parts.u64()?, parts.u64()?);
+    if first.checked_add(blocks).is_none() {
+        return Err(ValueError::Nonsense { field: "number of blocks that are forgotten", found: blocks });
+    }
+    Ok(Change::Forget { inode, first, blocks })
 }
 
 fn encode_run(run: Run, bytes: &mut Vec<u8>) {
@@ -348,6 +371,9 @@ mod tests {
                 inode,
                 first,
                 blocks
+            }),
+            (any::<u64>(), 0..u64::MAX / 2, 0..u64::MAX / 2).prop_map(|(inode, first, blocks)| {
+                Change::Forget { inode, first, blocks }
             }),
         ]
     }

@@ -68,6 +68,21 @@ impl Key {
         Self { object, kind, offset }
     }
 
+    /// The key right before this one; none before the first.
+    #[must_use]
+    pub fn before(self) -> Option<Self> {
+        let Self { object, kind, offset } = self;
+        if let Some(offset) = offset.checked_sub(1) {
+            return Some(Self { offset, ..self });
+        }
+        let kind_before = KeyKind::of(kind as u8 - 1);
+        let last_kind = KeyKind::ALL[KeyKind::ALL.len() - 1];
+        match kind_before {
+            Some(kind) => Some(Self::new(object, kind, u64::MAX)),
+            None => Some(Self::new(object.checked_sub(1)?, last_kind, u64::MAX)),
+        }
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn encode(self) -> [u8; KEY_LEN] {
@@ -104,6 +119,12 @@ mod tests {
             assert_eq!(Key::decode(&key.encode()), Ok(key));
         }
         assert_eq!(Key::decode(&[9; KEY_LEN]), Err(UnknownKind(9)));
+        assert_eq!(Key::new(0, KeyKind::Group, 0).before(), None);
+        assert_eq!(Key::new(3, KeyKind::Extent, 7).before(), Some(Key::new(3, KeyKind::Extent, 6)));
+        let before = Key::new(3, KeyKind::Number, u64::MAX);
+        assert_eq!(Key::new(3, KeyKind::Extent, 0).before(), Some(before));
+        let before = Key::new(2, KeyKind::Extent, u64::MAX);
+        assert_eq!(Key::new(3, KeyKind::Group, 0).before(), Some(before));
         assert!(Key::new(1, KeyKind::Extent, 9) < Key::new(2, KeyKind::Group, 0));
         assert!(Key::new(1, KeyKind::Inode, 9) < Key::new(1, KeyKind::Inline, 0));
     }

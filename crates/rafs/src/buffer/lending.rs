@@ -1,6 +1,6 @@
 //! What is written out next, and what becomes of it.
 
-use std::ops::Range;
+use std::ops::{Range, RangeBounds};
 
 use stripewise_device::SharedBuf;
 
@@ -38,11 +38,20 @@ pub struct Whole {
 impl Buffer {
     /// Lends a piece of a file that is buffered as a whole, if there is one of which nothing is lent.
     pub fn lend_whole(&mut self) -> Option<Whole> {
+        self.lend_whole_in(..)
+    }
+
+    /// As [`Buffer::lend_whole`], of one file.
+    pub fn lend_whole_of(&mut self, inode: u64) -> Option<Whole> {
+        self.lend_whole_in((inode, 0)..=(inode, u64::MAX))
+    }
+
+    fn lend_whole_in(&mut self, range: impl RangeBounds<(u64, u64)>) -> Option<Whole> {
         let is_free = |(inode, piece): &&(u64, u64)| {
             let slots = self.slots(*inode, self.blocks_of(*piece));
             slots.iter().all(|slot| self.lists.get(*slot).is_some_and(|entry| !entry.is_lent))
         };
-        let (inode, piece) = *self.whole.iter().find(is_free)?;
+        let (inode, piece) = *self.whole.range(range).find(is_free)?;
         Some(Whole { piece, parts: self.lend(inode, self.blocks_of(piece)) })
     }
 
@@ -78,6 +87,27 @@ impl Buffer {
             lent.push(one);
         }
         lent
+    }
+
+    /// Lends the first entries of a file that are not lent, as many as fit so many blocks.
+    pub fn fill_of(&mut self, inode: u64, room: u32) -> Vec<Lent> {
+        let (mut lent, mut left) = (Vec::new(), u64::from(room));
+        let all: Vec<Range<u64>> = self.runs(inode, 0).collect();
+        for run in all {
+            if left == 0 {
+                break;
+            }
+            let parts = self.lend(inode, run.start..run.end.min(run.start + left));
+            left -= parts.iter().map(Lent::blocks).sum::<u64>();
+            lent.extend(parts);
+        }
+        lent
+    }
+
+    /// Whether what was lent is still what the file has.
+    #[must_use]
+    pub fn is_current(&self, lent: &Lent) -> bool {
+        self.lists.get(lent.slot).is_some()
     }
 
     /// It was written out. Returns whether it is still what the file has; else it was overwritten meanwhile, at least in part.

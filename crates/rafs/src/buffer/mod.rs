@@ -145,6 +145,27 @@ impl Buffer {
             .collect()
     }
 
+    /// Whether something of a file is buffered.
+    #[must_use]
+    pub fn has(&self, inode: u64) -> bool {
+        self.files.contains_key(&inode)
+    }
+
+    /// Since when the oldest entry that is not lent waits.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.lists.oldest()
+    }
+
+    /// The runs of a file's blocks that are buffered, from one on, in order.
+    pub fn runs(&self, inode: u64, from: u64) -> impl Iterator<Item = Range<u64>> {
+        let index = self.files.get(&inode);
+        let before = index.and_then(|index| index.range(..from).next_back());
+        let rest = index.into_iter().flat_map(move |index| index.range(from..));
+        let runs = before.into_iter().chain(rest).map(|(first, slot)| *first..*first + slot.blocks());
+        runs.map(move |run| run.start.max(from)..run.end).filter(|run| !run.is_empty())
+    }
+
     /// Forgets blocks of a file, which is truncated, punched or gone.
     pub fn drop_blocks(&mut self, inode: u64, blocks: Range<u64>) {
         if blocks.is_empty() {

@@ -30,11 +30,12 @@ impl Store {
         self.end(written)
     }
 
-    /// As [`Store::checkpoint`], for the last time: the anchor says that the file system was unmounted.
+    /// As [`Store::checkpoint`], for the last time: the anchor says that the file system was unmounted, and the store takes no
+    /// more changes.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub async fn close(mut self) -> Result<(), StoreError> {
+    pub async fn close(&mut self) -> Result<(), StoreError> {
         self.begin()?;
         self.checkpoint_begun(true).await
     }
@@ -157,7 +158,8 @@ impl Store {
             journal: position,
             is_clean,
             used_blocks: self.space.counts().taken,
-            ..self.anchor.1
+            next_inode: self.next_inode,
+            inodes: self.inodes,
         };
         let at = 1 - self.anchor.0;
         let place = self.superblock.anchor_places()[at];

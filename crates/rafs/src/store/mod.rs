@@ -18,7 +18,7 @@ use stripewise_device::SharedBuf;
 use stripewise_format::rafs::{
     anchor::Anchor,
     journal::{Change, Run},
-    key::Key,
+    key::{Key, KeyKind},
     space::GroupKind,
     superblock::Superblock,
 };
@@ -29,10 +29,11 @@ pub use self::{
     ground::{Ground, GroundError},
     make::{MakeError, MakeOptions, make},
     open::{OpenError, Replay},
+    write::StripeWrite,
 };
 use crate::{
     journal::{CommitError, Journal},
-    shape::{BlockNo, Geometry, StripeNo},
+    shape::{BlockNo, Geometry, Order, StripeNo},
     space::{Counts, Opened, Space},
     tree::Tree,
     volume::Volume,
@@ -53,6 +54,9 @@ pub struct Store {
     anchor: (usize, Anchor),
     /// The highest generation that nodes on the volume may have.
     generation: u64,
+    /// Inodes in the tree, and the number that the next one gets. No number is given twice.
+    inodes: u64,
+    next_inode: u64,
     /// Places of nodes that a checkpoint which failed gave up, and that the durable tree has still. The space holds them.
     given_up: BTreeSet<BlockNo>,
     /// File blocks were written and not flushed.
@@ -80,6 +84,24 @@ impl Store {
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// How the slots of nodes and of small files are numbered.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        open::order_of(&self.superblock)
+    }
+
+    /// How many rows the journal still takes, and how many it has.
+    #[must_use]
+    pub fn journal_room(&self) -> (u64, u64) {
+        self.journal.room()
+    }
+
+    /// Whether something was changed since the last commit.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        self.is_unflushed || !self.running.is_empty()
     }
 
     /// The tree, to be read.
@@ -113,7 +135,7 @@ impl Store {
     /// [`StoreError`]; then nothing has changed.
     pub async fn put(&mut self, key: Key, value: Arc<[u8]>) -> Result<(), StoreError> {
         self.check()?;
-        self.tree.insert(key, value.clone()).await?;
+        self.insert(key, value.clone()).await?;
         self.running.put(key, Some(value));
         Ok(())
     }
@@ -124,11 +146,47 @@ impl Store {
     /// [`StoreError`]; then nothing has changed.
     pub async fn remove(&mut self, key: Key) -> Result<bool, StoreError> {
         self.check()?;
-        let had = self.tree.remove(key).await?.is_some();
+        let had = self.delete(key).await?;
         if had {
             self.running.put(key, None);
         }
         Ok(had)
+    }
+
+    /// Gives the tree an item, and counts it if it is an inode.
+    async fn insert(&mut self, key: Key, value: Arc<[u8]>) -> Result<(), StoreError> {
+        let is_new = self.tree.insert(key, value).await?.is_none();
+        if key.kind == KeyKind::Inode {
+            self.inodes += u64::from(is_new);
+            self.next_inode = self.next_inode.max(key.object.saturating_add(1));
+        }
+        Ok(())
+    }
+
+    /// Takes an item from the tree. Returns whether it was there.
+    async fn delete(&mut self, key: Key) -> Result<bool, StoreError> {
+        let had = self.tree.remove(key).await?.is_some();
+        if key.kind == KeyKind::Inode {
+            self.inodes = self.inodes.saturating_sub(had.into());
+        }
+        Ok(had)
+    }
+
+    /// A number for a new inode, which no other one has or had.
+    pub fn new_inode(&mut self) -> u64 {
+        self.next_inode += 1;
+        self.next_inode - 1
+    }
+
+    /// Inodes in the tree.
+    #[must_use]
+    pub fn inodes(&self) -> u64 {
+        self.inodes
+    }
+
+    /// Blocks of a file that came along with earlier commits no longer count once the running transaction is durable.
+    pub fn forget_data(&mut self, inode: u64, blocks: Range<u64>) {
+        self.running.note(Change::Forget { inode, first: blocks.start, blocks: blocks.end - blocks.start });
     }
 
     /// Chooses a stripe for file blocks, and keeps it until it is [closed](Self::close). None if there is no room.

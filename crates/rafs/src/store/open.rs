@@ -1,6 +1,9 @@
 //! Opening a store: the newest anchor's tree, and what was committed since.
 
-use std::{ops::RangeInclusive, sync::Arc};
+use std::{
+    ops::{Range, RangeInclusive},
+    sync::Arc,
+};
 
 use smallvec::smallvec;
 use stripewise_device::{BoxFuture, IoBuf, IoError, SharedBuf};
@@ -40,6 +43,30 @@ pub struct Replay {
     pub data: Vec<FileBlocks>,
 }
 
+impl Replay {
+    /// Blocks of a file that came along no longer count.
+    fn forget(&mut self, inode: u64, gone: Range<u64>) {
+        let all = std::mem::take(&mut self.data);
+        self.data = all.into_iter().flat_map(|one| one.without(inode, &gone)).collect();
+    }
+}
+
+impl FileBlocks {
+    /// What is left of them if some blocks of a file are gone.
+    fn without(mut self, inode: u64, gone: &Range<u64>) -> Vec<Self> {
+        if self.inode != inode {
+            return vec![self];
+        }
+        let len = self.blocks.len() as u64;
+        let within = |at: u64| at.saturating_sub(self.first).min(len) as usize;
+        let (start, end) = (within(gone.start), within(gone.end).max(within(gone.start)));
+        let behind = self.blocks.split_off(end);
+        self.blocks.truncate(start);
+        let behind = Self { first: self.first + end as u64, blocks: behind, inode };
+        [self, behind].into_iter().filter(|part| !part.blocks.is_empty()).collect()
+    }
+}
+
 /// The groups in the tree.
 const GROUPS: RangeInclusive<Key> = Key::new(0, KeyKind::Group, 0)..=Key::new(0, KeyKind::Group, u64::MAX);
 
@@ -75,6 +102,8 @@ impl Store {
             journal: Journal::new(volume.clone(), journal_id, stripes, from),
             running: Running::default(),
             generation: anchor.1.generation,
+            inodes: anchor.1.inodes,
+            next_inode: anchor.1.next_inode,
             given_up: Default::default(),
             is_unflushed: false,
             has_data: false,
@@ -114,11 +143,9 @@ impl Store {
         replay.records += 1;
         for change in changes {
             match change {
-                Change::Put(key, value) => {
-                    self.tree.insert(key, value.into()).await?;
-                }
+                Change::Put(key, value) => self.insert(key, value.into()).await?,
                 Change::Delete(key) => {
-                    self.tree.remove(key).await?;
+                    self.delete(key).await?;
                 }
                 Change::Take(kind, run) => self.space.take(kind, blocks_of(run))?,
                 Change::Free(run) => {
@@ -130,13 +157,14 @@ impl Store {
                     let blocks = std::mem::replace(&mut data, rest);
                     replay.data.push(FileBlocks { inode, first, blocks });
                 }
+                Change::Forget { inode, first, blocks } => replay.forget(inode, first..first + blocks),
             }
         }
         self.end_running()
     }
 }
 
-fn blocks_of(run: Run) -> std::ops::Range<BlockNo> {
+fn blocks_of(run: Run) -> Range<BlockNo> {
     BlockNo(run.place)..BlockNo(run.place + u64::from(run.blocks))
 }
 

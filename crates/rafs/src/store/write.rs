@@ -2,13 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use stripewise_device::{IoBuf, SharedBuf};
+use stripewise_device::{Completion, IoBuf, IoError, SharedBuf};
 
 use super::{Store, StoreError};
-use crate::shape::{BLOCK_BYTES, BlockNo, Cell, Order, StripeNo};
+use crate::{
+    shape::{BLOCK_BYTES, BlockNo, Cell, Geometry, Order, StripeNo},
+    volume::Volume,
+};
 
 /// The blocks of a row that are written, by column.
 type Row = BTreeMap<u32, SharedBuf>;
+
+/// What is written to a stripe.
+#[derive(Debug)]
+pub struct StripeWrite {
+    stripe: StripeNo,
+    /// Runs of whole rows: the first row of each, and its blocks row by row.
+    rows: Vec<(u32, Vec<SharedBuf>)>,
+    /// Single blocks.
+    cells: Vec<(Cell, SharedBuf)>,
+}
 
 impl Store {
     /// Writes blocks that were taken, and that nothing durable refers to. Their slots are numbered in this order. A row that has no
@@ -32,6 +45,17 @@ impl Store {
         blocks: &[(BlockNo, SharedBuf)],
     ) -> Result<(), StoreError> {
         self.is_unflushed = true;
+        for write in self.plan_writes(order, blocks) {
+            write.carry_out(&*self.volume).await?;
+        }
+        Ok(())
+    }
+
+    /// Plans writes of blocks, stripe by stripe. Their slots are numbered in this order. A row that has no other block but free ones is
+    /// written as a whole. The caller carries them out before others can take these free blocks, and calls
+    /// [`Store::note_written`] then.
+    #[must_use]
+    pub fn plan_writes(&self, order: Order, blocks: &[(BlockNo, SharedBuf)]) -> Vec<StripeWrite> {
         let geometry = self.geometry();
         let mut stripes: BTreeMap<StripeNo, BTreeMap<u32, Row>> = BTreeMap::new();
         for (block, bytes) in blocks {
@@ -40,19 +64,20 @@ impl Store {
             let rows = stripes.entry(stripe).or_default();
             rows.entry(row).or_default().insert(column, bytes.clone());
         }
-        for (stripe, rows) in stripes {
+        let plan = |(stripe, rows): (StripeNo, BTreeMap<u32, Row>)| {
             let (whole, others): (BTreeMap<u32, Row>, BTreeMap<u32, Row>) =
                 rows.into_iter().partition(|(row, blocks)| self.may_fill(order, stripe, *row, blocks));
-            self.write_whole(stripe, whole).await?;
             let cells = others.into_iter().flat_map(|(row, blocks)| {
                 blocks.into_iter().map(move |(column, bytes)| (Cell { row, column }, bytes))
             });
-            let cells: Vec<_> = cells.collect();
-            if !cells.is_empty() {
-                self.volume.write_blocks(stripe, &cells).await?;
-            }
-        }
-        Ok(())
+            StripeWrite { stripe, rows: whole_rows(geometry.data_columns(), whole), cells: cells.collect() }
+        };
+        stripes.into_iter().map(plan).collect()
+    }
+
+    /// Planned writes were carried out: the next commit makes them durable.
+    pub fn note_written(&mut self) {
+        self.is_unflushed = true;
     }
 
     /// Whether the blocks of a row that are not among these are free.
@@ -64,19 +89,41 @@ impl Store {
         };
         (0..geometry.data_columns()).all(|column| blocks.contains_key(&column) || is_free(column))
     }
+}
 
-    /// Writes rows as a whole, those that follow one another at once.
-    async fn write_whole(&self, stripe: StripeNo, rows: BTreeMap<u32, Row>) -> Result<(), StoreError> {
-        let zeroes = IoBuf::zeroed(BLOCK_BYTES).freeze();
-        let rows: Vec<(u32, Row)> = rows.into_iter().collect();
-        for run in rows.chunk_by(|(one, _), (next, _)| one + 1 == *next) {
-            let columns = 0..self.geometry().data_columns();
-            let of_row = |row: &Row| -> Vec<SharedBuf> {
-                columns.clone().map(|column| row.get(&column).unwrap_or(&zeroes).clone()).collect()
-            };
-            let blocks: Vec<SharedBuf> = run.iter().flat_map(|(_, row)| of_row(row)).collect();
-            self.volume.write_rows(stripe, run[0].0, &blocks).await?;
-        }
-        Ok(())
+impl StripeWrite {
+    /// Rows that are written as a whole, and blocks that are written beside others.
+    #[must_use]
+    pub fn counts(&self, geometry: &Geometry) -> (u64, u64) {
+        let blocks: usize = self.rows.iter().map(|(_, blocks)| blocks.len()).sum();
+        (blocks as u64 / u64::from(geometry.data_columns()), self.cells.len() as u64)
     }
+
+    /// Carries it out.
+    ///
+    /// # Errors
+    /// The first one of the volume; then any of it may have been written.
+    pub async fn carry_out(&self, volume: &dyn Volume) -> Result<(), IoError> {
+        let mut writes: Vec<Completion> =
+            self.rows.iter().map(|(first, blocks)| volume.write_rows(self.stripe, *first, blocks)).collect();
+        if !self.cells.is_empty() {
+            writes.push(volume.write_blocks(self.stripe, &self.cells));
+        }
+        let mut result = Ok(());
+        for write in writes {
+            result = result.and(write.await);
+        }
+        result
+    }
+}
+
+/// Rows as a whole, with zeroes where there is no block, those that follow one another as one run.
+fn whole_rows(columns: u32, rows: BTreeMap<u32, Row>) -> Vec<(u32, Vec<SharedBuf>)> {
+    let zeroes = IoBuf::zeroed(BLOCK_BYTES).freeze();
+    let rows: Vec<(u32, Row)> = rows.into_iter().collect();
+    let runs = rows.chunk_by(|(one, _), (next, _)| one + 1 == *next);
+    let of_row = |row: &Row| -> Vec<SharedBuf> {
+        (0..columns).map(|column| row.get(&column).unwrap_or(&zeroes).clone()).collect()
+    };
+    runs.map(|run| (run[0].0, run.iter().flat_map(|(_, row)| of_row(row)).collect())).collect()
 }

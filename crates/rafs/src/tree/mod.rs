@@ -30,7 +30,7 @@ mod store;
 mod walk;
 mod write_out;
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use stripewise_format::rafs::key::Key;
 use stripewise_format::rafs::node::Item;
@@ -104,6 +104,23 @@ impl Tree {
                 return Ok(Some(item.clone()));
             }
             from = leaf.bounds().high;
+        }
+        Ok(None)
+    }
+
+    /// The last item whose key lies in a range.
+    ///
+    /// # Errors
+    /// [`TreeError`], if a node on the way cannot be read.
+    pub async fn last(&self, keys: RangeInclusive<Key>) -> Result<Option<Item>, TreeError> {
+        let mut to = Some(*keys.end());
+        while let Some(key) = to.filter(|key| keys.contains(key)) {
+            let leaf = self.leaf_of(key).await?;
+            let items = leaf.node().items();
+            if let Some(item) = items[..items.partition_point(|item| item.key <= key)].last() {
+                return Ok(Some(item.clone()).filter(|item| keys.contains(&item.key)));
+            }
+            to = leaf.bounds().low.and_then(Key::before);
         }
         Ok(None)
     }

@@ -17,6 +17,11 @@ pub trait Volume: Send + Sync + 'static {
     /// Its shape.
     fn geometry(&self) -> Geometry;
 
+    /// Whether blocks may be overwritten where they lie: no member is missing whose blocks a crash could then take away.
+    fn may_overwrite(&self) -> bool {
+        true
+    }
+
     /// Reads bytes as they lie on the volume, column by column.
     fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone>;
 

@@ -1,0 +1,142 @@
+//! Commits and checkpoints of the state.
+
+use std::ops::Range;
+
+use stripewise_device::SharedBuf;
+use stripewise_format::rafs::key::{Key, KeyKind};
+
+use super::{FsError, entries::orphan_key, state::State};
+use crate::{shape::BLOCK_BYTES, store::FileBlocks};
+
+/// Extents that are looked at in one step when a file is freed.
+const FREED_EXTENTS: usize = 512;
+
+impl State {
+    /// Makes all names and attributes durable, and the buffered blocks of these files: they come along in the journal.
+    ///
+    /// # Errors
+    /// [`FsError`]; then all is as it was, and is tried again by the next commit.
+    pub(super) async fn commit(&mut self, files: &[u64]) -> Result<(), FsError> {
+        self.begin()?;
+        let gathered = self.gather(files).await;
+        let (data, before) = self.end(gathered)?;
+        let committed = self.store.commit(&data).await;
+        if let Err(error) = committed {
+            for FileBlocks { inode, first, blocks } in &data {
+                self.journaled.remove(*inode, *first..*first + blocks.len() as u64);
+            }
+            for (inode, kept_bytes) in before {
+                self.lower_kept(inode, kept_bytes);
+            }
+            return Err(error.into());
+        }
+        self.counters.commits += 1;
+        self.counters.journaled_blocks += data.iter().map(|one| one.blocks.len() as u64).sum::<u64>();
+        self.drop_idle();
+        Ok(())
+    }
+
+    /// What comes along with a commit, and the lengths that the files' inodes had in the tree before.
+    async fn gather(&mut self, files: &[u64]) -> Result<(Vec<FileBlocks>, Vec<(u64, u64)>), FsError> {
+        let (mut data, mut before) = (Vec::new(), Vec::new());
+        for inode in files {
+            let Some(live) = self.live.get(inode) else { continue };
+            before.push((*inode, live.kept_bytes));
+            data.extend(self.gather_file(*inode).await?);
+        }
+        self.put_dirty().await?;
+        Ok((data, before))
+    }
+
+    async fn gather_file(&mut self, inode: u64) -> Result<Vec<FileBlocks>, FsError> {
+        let pending: Vec<u64> = self.pending(inode).collect();
+        if pending == [0] && self.is_small(inode).await? {
+            if let Some(part) = self.buffer.read(inode, 0..1).first() {
+                self.put_inline(inode, &part.data).await?;
+            }
+            return Ok(Vec::new());
+        }
+        let runs = pending.chunk_by(|one, next| one + 1 == *next).map(|run| run[0]..run[run.len() - 1] + 1);
+        let mut all = Vec::new();
+        for run in runs {
+            let parts = self.buffer.read(inode, run.clone());
+            let blocks = parts.iter().flat_map(|part| in_blocks(&part.data)).collect();
+            self.journaled.add(inode, run.clone());
+            all.push(FileBlocks { inode, first: run.start, blocks });
+        }
+        self.raise_kept(inode);
+        Ok(all)
+    }
+
+    /// Blocks of a file that a crash would lose.
+    pub(super) fn pending(&self, inode: u64) -> impl Iterator<Item = u64> {
+        self.buffer.runs(inode, 0).flatten().filter(move |block| !self.journaled.is_current(inode, *block))
+    }
+
+    /// A commit has failed: the tree must not tell lengths that it would have made durable.
+    fn lower_kept(&mut self, inode: u64, kept_bytes: u64) {
+        if let Some(live) = self.live.get_mut(&inode)
+            && live.kept_bytes != kept_bytes
+        {
+            live.kept_bytes = kept_bytes.min(live.kept_bytes);
+            self.dirty.insert(inode);
+        }
+    }
+
+    /// Writes the tree: the journal is empty then. Nothing may be durable in the journal only.
+    pub(super) async fn checkpoint(&mut self) -> Result<(), FsError> {
+        assert!(
+            self.journaled.is_empty(),
+            "blocks that came along with commits are written out before a checkpoint"
+        );
+        self.begin()?;
+        let put = self.put_dirty().await;
+        self.end(put)?;
+        self.store.checkpoint().await?;
+        self.counters.checkpoints += 1;
+        self.drop_idle();
+        Ok(())
+    }
+
+    /// Writes the tree for the last time.
+    pub(super) async fn close(&mut self) -> Result<(), FsError> {
+        self.begin()?;
+        let put = self.put_dirty().await;
+        self.end(put)?;
+        self.store.close().await?;
+        self.is_read_only = true;
+        Ok(())
+    }
+
+    /// Frees some of what inodes without names and users have.
+    pub(super) async fn free_some(&mut self) -> Result<(), FsError> {
+        let Some(number) = self.unused.first().copied() else { return Ok(()) };
+        self.begin()?;
+        let freed = self.free_inode(number).await;
+        self.end(freed)
+    }
+
+    async fn free_inode(&mut self, number: u64) -> Result<(), FsError> {
+        self.buffer.drop_blocks(number, 0..u64::MAX);
+        for run in self.journaled.remove(number, 0..u64::MAX) {
+            self.store.forget_data(number, run);
+        }
+        if !self.unmap(number, 0..u64::MAX, FREED_EXTENTS).await? {
+            return Ok(());
+        }
+        let (first, last) = (Key::new(number, KeyKind::Inode, 0), Key::new(number, KeyKind::Xattr, u64::MAX));
+        while let Some(item) = self.store.tree().next(first).await?.filter(|item| item.key <= last) {
+            self.store.remove(item.key).await?;
+        }
+        self.store.remove(orphan_key(number)).await?;
+        self.unused.remove(&number);
+        self.dirty.remove(&number);
+        self.live.remove(&number);
+        Ok(())
+    }
+}
+
+fn in_blocks(data: &SharedBuf) -> impl Iterator<Item = SharedBuf> {
+    let blocks: Range<usize> = 0..data.len() / BLOCK_BYTES;
+    blocks.map(move |at| data.slice(at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES))
+}

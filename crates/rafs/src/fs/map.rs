@@ -1,0 +1,153 @@
+//! Where the blocks of files lie: extents in the tree.
+//!
+//! An extent with CRCs is written out of place, and lies in the slots' order that the superblock says. One without lies in whole
+//! stripes, column by column, and is overwritten where it lies.
+
+use std::ops::Range;
+
+use stripewise_format::rafs::{
+    key::{Key, KeyKind},
+    space::{CHECKED_BLOCKS_MAX, Extent, GroupKind},
+};
+
+use super::{FsError, state::State};
+use crate::{
+    shape::{BlockNo, Order},
+    tree::Scan,
+};
+
+/// An extent of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mapped {
+    /// Its first block in the file.
+    pub(super) first: u64,
+    /// Where it lies.
+    pub(super) extent: Extent,
+}
+
+impl Mapped {
+    /// Its blocks in the file.
+    pub(super) fn blocks(&self) -> Range<u64> {
+        self.first..self.first + u64::from(self.extent.blocks)
+    }
+
+    /// Where some of its blocks lie.
+    fn places(&self, blocks: &Range<u64>) -> Range<BlockNo> {
+        let place = |block: u64| BlockNo(self.extent.place + block - self.first);
+        place(blocks.start)..place(blocks.end)
+    }
+
+    /// The part of it that has these blocks; none if it has none of them.
+    pub(super) fn part(&self, blocks: &Range<u64>) -> Option<Self> {
+        let own = self.blocks();
+        let within = own.start.max(blocks.start)..own.end.min(blocks.end);
+        if within.is_empty() {
+            return None;
+        }
+        let crcs = self.extent.crcs.as_ref().map(|crcs| {
+            crcs[(within.start - self.first) as usize..(within.end - self.first) as usize].to_vec()
+        });
+        let place = self.places(&within).start.0;
+        let blocks = (within.end - within.start) as u32;
+        Some(Self { first: within.start, extent: Extent { place, blocks, crcs } })
+    }
+}
+
+impl State {
+    /// The extents that have some of these blocks of a file, in order.
+    pub(super) async fn mapped(&self, inode: u64, blocks: Range<u64>) -> Result<Vec<Mapped>, FsError> {
+        let mut all = Vec::new();
+        if blocks.is_empty() {
+            return Ok(all);
+        }
+        let key = |block| Key::new(inode, KeyKind::Extent, block);
+        let tree = self.store.tree();
+        let before = tree.last(key(0)..=key(blocks.start)).await?;
+        for item in before {
+            all.push(mapped(inode, item.key, &item.value)?);
+        }
+        if blocks.end - blocks.start > 1 {
+            let mut scan = Scan::over(key(blocks.start + 1)..=key(blocks.end - 1));
+            while let Some(items) = scan.batch(tree).await? {
+                for item in items {
+                    all.push(mapped(inode, item.key, &item.value)?);
+                }
+            }
+        }
+        all.retain(|one| one.blocks().end > blocks.start);
+        Ok(all)
+    }
+
+    /// How the slots of an extent are numbered.
+    pub(super) fn order(&self, extent: &Extent) -> Order {
+        if extent.crcs.is_some() { self.store.order() } else { Order::Columns }
+    }
+
+    /// A file loses blocks: their places are freed. `max` bounds the extents that are looked at. Returns whether that was all.
+    pub(super) async fn unmap(
+        &mut self,
+        inode: u64,
+        blocks: Range<u64>,
+        max: usize,
+    ) -> Result<bool, FsError> {
+        let all = self.mapped(inode, blocks.clone()).await?;
+        let is_all = all.len() <= max;
+        for one in all.into_iter().take(max) {
+            let own = one.blocks();
+            let Some(gone) = one.part(&blocks) else { continue };
+            self.store.remove(extent_key(inode, one.first)).await?;
+            for rest in [own.start..gone.first, gone.blocks().end..own.end] {
+                if let Some(rest) = one.part(&rest) {
+                    self.put_extent(inode, &rest).await?;
+                }
+            }
+            self.store.free(one.places(&gone.blocks()))?;
+            let of_file = self.touch(inode)?;
+            of_file.blocks = of_file.blocks.saturating_sub(gone.extent.blocks.into());
+            self.moved(inode);
+        }
+        Ok(is_all)
+    }
+
+    /// A file gets blocks that were written to free places, in the place of what it had there.
+    pub(super) async fn map(&mut self, inode: u64, kind: GroupKind, new: Mapped) -> Result<(), FsError> {
+        let places = new.places(&new.blocks());
+        self.store.take(kind, places)?;
+        self.unmap(inode, new.blocks(), usize::MAX).await?;
+        self.touch(inode)?.blocks += u64::from(new.extent.blocks);
+        self.moved(inode);
+        let at = new.blocks();
+        let mut from = at.start;
+        while from < at.end {
+            let most = if new.extent.crcs.is_some() { CHECKED_BLOCKS_MAX as u64 } else { u64::MAX };
+            let to = at.end.min(from.saturating_add(most));
+            if let Some(part) = new.part(&(from..to)) {
+                self.put_extent(inode, &part).await?;
+            }
+            from = to;
+        }
+        Ok(())
+    }
+
+    async fn put_extent(&mut self, inode: u64, one: &Mapped) -> Result<(), FsError> {
+        self.store.put(extent_key(inode, one.first), one.extent.encode().into()).await?;
+        Ok(())
+    }
+
+    /// Reads of this file that are under way have looked at places that it may no longer have.
+    fn moved(&mut self, inode: u64) {
+        let version = self.new_version();
+        if let Some(live) = self.live.get_mut(&inode) {
+            live.version = version;
+        }
+    }
+}
+
+fn extent_key(inode: u64, first: u64) -> Key {
+    Key::new(inode, KeyKind::Extent, first)
+}
+
+fn mapped(inode: u64, key: Key, value: &[u8]) -> Result<Mapped, FsError> {
+    let extent = Extent::decode(value).map_err(|error| FsError::Item { inode, error })?;
+    Ok(Mapped { first: key.offset, extent })
+}

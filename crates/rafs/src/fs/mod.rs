@@ -1,0 +1,77 @@
+//! The file system: operations on inodes, over a store and a buffer. What serves it to a kernel, and what tests it, calls [`Fs`].
+//!
+//! All state lies behind one asynchronous lock. Operations that change something run as tasks, to their end, whatever becomes of
+//! their callers. A change looks first at all that may refuse it, and then changes; if that fails halfway, no more is written.
+//!
+//! **Names** are those of a prefix of the operations after a crash, since a commit takes all that was changed. **Bytes** of files wait
+//! in the buffer, and the length that the tree tells of a file does not pass the first block that a crash would lose.
+//!
+//! * `state`: all that operations share; `journaled`: blocks that are durable in the journal only;
+//! * `entries`, `rename`, `names`: folders; `attributes`: extended attributes;
+//! * `map`: extents; `read`, `write`: bytes;
+//! * `write_out`: from the buffer to stripes; `commit`: to the journal; `sync`: both, with their locks;
+//! * `background`: what goes on by itself; `mount`: mkfs, mount and unmount;
+//! * `attr`, `error`, `counters`: what callers see.
+
+mod attr;
+mod attributes;
+mod background;
+mod commit;
+mod counters;
+mod entries;
+mod error;
+mod journaled;
+mod map;
+mod mount;
+mod names;
+mod operations;
+mod read;
+mod rename;
+mod state;
+mod sync;
+mod write;
+mod write_out;
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use futures_util::lock::Mutex as AsyncMutex;
+use parking_lot::Mutex;
+use stripewise_device::{EnvHandle, sync::Event};
+
+pub use self::{
+    attr::{Attr, FolderEntry, NewInode, SetAttr, Usage},
+    attributes::SetAttribute,
+    counters::Counters,
+    error::FsError,
+    mount::{MountError, MountOptions},
+    rename::Rename,
+    write::FILE_BYTES_MAX,
+};
+use self::{background::Kick, state::State, sync::Ticket};
+use crate::volume::Volume;
+
+/// The number of the folder in which all others are.
+pub const ROOT: u64 = 1;
+
+/// A file system that is mounted. Clones are the same one.
+#[derive(Clone)]
+pub struct Fs {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    env: EnvHandle,
+    volume: Arc<dyn Volume>,
+    options: MountOptions,
+    state: AsyncMutex<State>,
+    /// One write-out at a time. Taken before the state.
+    turn: AsyncMutex<()>,
+    /// Tasks that wait in fsync for a commit.
+    syncs: Mutex<Vec<Ticket>>,
+    kick: Kick,
+    is_ending: AtomicBool,
+    has_ended: Event<()>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! mkfs, mount and unmount.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use futures_util::lock::Mutex as AsyncMutex;
+use parking_lot::Mutex;
+use stripewise_device::{EnvHandle, Timestamp};
+use stripewise_format::rafs::{
+    inode::FileType,
+    key::{Key, KeyKind},
+    superblock::Superblock,
+};
+use thiserror::Error;
+
+use super::{
+    Fs, FsError, NewInode, ROOT, Shared,
+    background::{self, Kick},
+    entries::inode_of,
+    state::{Now, State},
+};
+use crate::{
+    buffer::{Buffer, Owner, Settings},
+    shape::BLOCK_BYTES,
+    store::{self, FileBlocks, Ground, GroundError, MakeError, MakeOptions, OpenError, Store},
+    tree::Scan,
+    volume::Volume,
+};
+
+/// How a file system is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Nothing is changed. What the journal has is repeated in memory only.
+    pub is_read_only: bool,
+    /// Blocks of the buffer.
+    pub buffer_blocks: u64,
+    /// T_f: the buffer is written out if less of it is free, in percent.
+    pub free_percent: u8,
+    /// T_t: what is buffered for longer is written out; names and attributes are committed as often.
+    pub age: Duration,
+    /// Nodes of the tree that are kept in memory.
+    pub cached_nodes: usize,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            is_read_only: false,
+            buffer_blocks: (64 << 20) / BLOCK_BYTES as u64,
+            free_percent: 20,
+            age: Duration::from_secs(5),
+            cached_nodes: 1 << 14,
+        }
+    }
+}
+
+/// Why no file system was made or mounted.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum MountError {
+    /// It cannot be made.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// What is on the volume.
+    #[error(transparent)]
+    Ground(#[from] GroundError),
+    /// The journal, or the tree.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The content.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// The buffer is too small.
+    #[error(
+        "a buffer of {blocks} blocks is too small for stripes of {stripe_blocks}; give at least {wanted}"
+    )]
+    Buffer {
+        /// Blocks of the buffer.
+        blocks: u64,
+        /// Blocks of a stripe.
+        stripe_blocks: u32,
+        /// What would do.
+        wanted: u64,
+    },
+}
+
+impl Fs {
+    /// mkfs: makes an empty file system, whatever is on the volume. Its root belongs to this user and group.
+    ///
+    /// # Errors
+    /// [`MountError`].
+    pub async fn make(
+        volume: &Arc<dyn Volume>,
+        options: &MakeOptions,
+        (uid, gid): (u32, u32),
+    ) -> Result<Superblock, MountError> {
+        let superblock = store::make(volume, options).await?;
+        let ground = Ground::read(&**volume).await?;
+        let (mut store, _) = Store::open(volume.clone(), ground, 16).await?;
+        let ns = i64::try_from(options.created_us.saturating_mul(1000)).unwrap_or(i64::MAX);
+        let new = NewInode { file_type: FileType::Folder, permissions: 0o755, uid, gid, device: 0 };
+        let number = store.new_inode();
+        debug_assert_eq!(number, ROOT);
+        let root = inode_of(ROOT, None, new, None, Now { at: Timestamp::default(), ns });
+        let key = Key::new(number, KeyKind::Inode, 0);
+        store.put(key, root.encode().into()).await.map_err(FsError::from)?;
+        store.close().await.map_err(FsError::from)?;
+        Ok(superblock)
+    }
+
+    /// Mounts the file system of a volume.
+    ///
+    /// # Errors
+    /// [`MountError`].
+    pub async fn mount(
+        env: EnvHandle,
+        volume: Arc<dyn Volume>,
+        options: MountOptions,
+    ) -> Result<Self, MountError> {
+        let stripe_blocks = volume.geometry().stripe_blocks();
+        let wanted = 4 * u64::from(stripe_blocks);
+        if options.buffer_blocks < wanted {
+            return Err(MountError::Buffer { blocks: options.buffer_blocks, stripe_blocks, wanted });
+        }
+        let ground = Ground::read(&*volume).await?;
+        let (store, replay) = Store::open(volume.clone(), ground, options.cached_nodes).await?;
+        let settings =
+            Settings { blocks: options.buffer_blocks, free_percent: options.free_percent, age: options.age };
+        let buffer = Buffer::new(settings, stripe_blocks);
+        let mut state = State::new(volume.clone(), store, buffer, options.is_read_only);
+        for blocks in replay.data {
+            state.take_up(blocks, env.now()).await?;
+        }
+        state.take_up_orphans().await?;
+        let shared = Arc::new(Shared {
+            env: env.clone(),
+            volume,
+            options,
+            state: AsyncMutex::new(state),
+            turn: AsyncMutex::new(()),
+            syncs: Mutex::new(Vec::new()),
+            kick: Kick::default(),
+            is_ending: false.into(),
+            has_ended: Default::default(),
+        });
+        shared.kick.want();
+        env.spawn(Box::pin(background::run(shared.clone())));
+        Ok(Self { shared })
+    }
+
+    /// Writes all out, and ends. Nobody uses the file system any more.
+    ///
+    /// # Errors
+    /// [`FsError`]; then what could not be written is in memory still, and this may be tried again.
+    pub async fn unmount(&self) -> Result<(), FsError> {
+        let shared = self.shared.clone();
+        self.spawn(async move { shared.unmount().await }).await
+    }
+}
+
+impl Shared {
+    async fn unmount(&self) -> Result<(), FsError> {
+        let is_writable = self.state.lock().await.check_writable();
+        match is_writable {
+            Ok(()) => self.checkpoint().await?,
+            Err(FsError::ReadOnly) => {}
+            Err(error) => return Err(error),
+        }
+        self.is_ending.store(true, Ordering::Release);
+        self.kick.want();
+        self.has_ended.wait().await;
+        if is_writable.is_ok() {
+            self.checkpoint().await?;
+            self.state.lock().await.close().await?;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Takes up blocks of a file that came along with a commit before a crash.
+    async fn take_up(&mut self, data: FileBlocks, at: Timestamp) -> Result<(), FsError> {
+        let FileBlocks { inode, first, blocks } = data;
+        let folder = match self.live(inode).await {
+            Ok(live) => live.inode.parent,
+            Err(FsError::Stale(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        self.journaled.add(inode, first..first + blocks.len() as u64);
+        for (block, data) in (first..).zip(&blocks) {
+            self.buffer.write(Owner { folder, inode }, block, data, at);
+        }
+        Ok(())
+    }
+
+    /// Takes up inodes without names, whose users are gone.
+    async fn take_up_orphans(&mut self) -> Result<(), FsError> {
+        let mut scan = Scan::over(Key::new(0, KeyKind::Orphan, 0)..=Key::new(0, KeyKind::Orphan, u64::MAX));
+        while let Some(items) = scan.batch(self.store.tree()).await? {
+            for item in items {
+                self.live(item.key.offset).await?;
+                self.unused.insert(item.key.offset);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a symbolic link leads.
+    pub(super) async fn read_link(&mut self, inode: u64) -> Result<Vec<u8>, FsError> {
+        if self.attr(inode).await?.file_type != FileType::Link {
+            return Err(FsError::Invalid("this is no symbolic link"));
+        }
+        Ok(self.inline(inode).await?.map(|target| target.to_vec()).unwrap_or_default())
+    }
+}

@@ -1,0 +1,203 @@
+//! All that operations share, behind one lock.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use stripewise_device::Timestamp;
+use stripewise_format::rafs::{
+    inode::{FileType, Inode},
+    key::{Key, KeyKind},
+};
+
+use super::{Attr, FsError, counters::Counters, journaled::Journaled};
+use crate::{buffer::Buffer, shape::StripeNo, store::Store, volume::Volume};
+
+/// Free blocks that one buffered block may come to take: its own, and nodes of the tree on the way to its extent, copied.
+const BLOCKS_EACH: u64 = 8;
+
+/// When something happens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now {
+    /// For the buffer.
+    pub(super) at: Timestamp,
+    /// For inodes.
+    pub(super) ns: i64,
+}
+
+/// An inode in memory.
+#[derive(Debug)]
+pub(super) struct Live {
+    /// As callers see it.
+    pub(super) inode: Inode,
+    /// The length that a commit may tell: no data that a crash would lose lies before it, unless the tree told it before.
+    pub(super) kept_bytes: u64,
+    /// Callers that have it: each must give it back.
+    pub(super) uses: u64,
+    /// Changes whenever blocks of the file get other places.
+    pub(super) version: u64,
+}
+
+/// The state.
+pub(super) struct State {
+    pub(super) volume: Arc<dyn Volume>,
+    pub(super) store: Store,
+    pub(super) buffer: Buffer,
+    pub(super) live: BTreeMap<u64, Live>,
+    /// Inodes that the tree does not have as they are.
+    pub(super) dirty: BTreeSet<u64>,
+    /// Blocks that are durable in the journal only.
+    pub(super) journaled: Journaled,
+    /// Inodes without names and users, to be freed.
+    pub(super) unused: BTreeSet<u64>,
+    /// Where files were written out last: the next ones go on there.
+    pub(super) near: StripeNo,
+    pub(super) counters: Counters,
+    pub(super) is_read_only: bool,
+    /// A change is under way, or was not ended: what is in memory is no state of the file system.
+    is_changing: bool,
+    versions: u64,
+}
+
+impl State {
+    pub(super) fn new(volume: Arc<dyn Volume>, store: Store, buffer: Buffer, is_read_only: bool) -> Self {
+        Self {
+            volume,
+            store,
+            buffer,
+            live: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            journaled: Journaled::default(),
+            unused: BTreeSet::new(),
+            near: StripeNo(0),
+            counters: Counters::default(),
+            is_read_only,
+            is_changing: false,
+            versions: 0,
+        }
+    }
+
+    /// A change begins. All that may refuse it has been looked at.
+    pub(super) fn begin(&mut self) -> Result<(), FsError> {
+        self.check_writable()?;
+        self.is_changing = true;
+        Ok(())
+    }
+
+    /// The change has ended. If it has failed, some of it may have been made: then no more is written.
+    pub(super) fn end<T>(&mut self, result: Result<T, FsError>) -> Result<T, FsError> {
+        self.is_changing = result.is_err();
+        result
+    }
+
+    pub(super) fn check_writable(&self) -> Result<(), FsError> {
+        if self.is_changing {
+            return Err(FsError::Broken);
+        }
+        if self.is_read_only { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Whether the file system has room for so many more blocks, with all that is buffered and what the tree needs for it.
+    pub(super) fn reserve(&self, blocks: u64) -> Result<(), FsError> {
+        let wanted = (self.buffer.blocks() + blocks).saturating_mul(BLOCKS_EACH);
+        if self.store.free_blocks() >= wanted.saturating_add(self.reserved_blocks()) {
+            Ok(())
+        } else {
+            Err(FsError::NoSpace)
+        }
+    }
+
+    /// Blocks that are kept for what frees space.
+    pub(super) fn reserved_blocks(&self) -> u64 {
+        (self.volume.geometry().blocks() / 256).clamp(32, 4096)
+    }
+
+    /// A number that no version has.
+    pub(super) fn new_version(&mut self) -> u64 {
+        self.versions += 1;
+        self.versions
+    }
+
+    /// An inode, read if it is not in memory.
+    pub(super) async fn live(&mut self, number: u64) -> Result<&mut Live, FsError> {
+        if !self.live.contains_key(&number) {
+            let value = self.store.tree().get(Key::new(number, KeyKind::Inode, 0)).await?;
+            let value = value.ok_or(FsError::Stale(number))?;
+            let inode = Inode::decode(&value).map_err(|error| FsError::Item { inode: number, error })?;
+            self.add_live(number, inode);
+        }
+        self.live.get_mut(&number).ok_or(FsError::Stale(number))
+    }
+
+    pub(super) fn add_live(&mut self, number: u64, inode: Inode) {
+        let version = self.new_version();
+        let live = Live { inode, kept_bytes: inode.size_bytes, uses: 0, version };
+        self.live.insert(number, live);
+    }
+
+    /// An inode that is in memory, to be changed.
+    pub(super) fn touch(&mut self, number: u64) -> Result<&mut Inode, FsError> {
+        self.dirty.insert(number);
+        self.live.get_mut(&number).map(|live| &mut live.inode).ok_or(FsError::Stale(number))
+    }
+
+    pub(super) async fn attr(&mut self, number: u64) -> Result<Attr, FsError> {
+        let live = self.live(number).await?;
+        Attr::of(number, &live.inode)
+    }
+
+    /// A folder that has names: others are gone.
+    pub(super) async fn folder(&mut self, number: u64) -> Result<Inode, FsError> {
+        let Attr { file_type, is, .. } = self.attr(number).await?;
+        match file_type {
+            FileType::Folder if is.links > 0 => Ok(is),
+            FileType::Folder => Err(FsError::NotFound),
+            _ => Err(FsError::NotFolder),
+        }
+    }
+
+    /// Counts one more user of an inode that is in memory.
+    pub(super) fn hold(&mut self, number: u64) {
+        if let Some(live) = self.live.get_mut(&number) {
+            live.uses += 1;
+        }
+    }
+
+    /// Users give an inode back.
+    pub(super) fn forget(&mut self, number: u64, uses: u64) {
+        let Some(live) = self.live.get_mut(&number) else { return };
+        live.uses = live.uses.saturating_sub(uses);
+        if live.uses == 0 && live.inode.links == 0 {
+            self.unused.insert(number);
+        }
+    }
+
+    /// Drops inodes from memory that are clean and that nobody uses.
+    pub(super) fn drop_idle(&mut self) {
+        let (dirty, buffer, unused) = (&self.dirty, &self.buffer, &self.unused);
+        self.live.retain(|number, live| {
+            live.uses > 0 || dirty.contains(number) || unused.contains(number) || buffer.has(*number)
+        });
+    }
+
+    /// Puts the inodes that have changed into the tree.
+    pub(super) async fn put_dirty(&mut self) -> Result<(), FsError> {
+        let dirty: Vec<u64> = self.dirty.iter().copied().collect();
+        for number in dirty {
+            self.put_inode(number).await?;
+        }
+        Ok(())
+    }
+
+    async fn put_inode(&mut self, number: u64) -> Result<(), FsError> {
+        if let Some(live) = self.live.get(&number) {
+            let is_file = live.inode.file_type() == Ok(FileType::File);
+            let size_bytes = if is_file { live.kept_bytes } else { live.inode.size_bytes };
+            let value = Inode { size_bytes, ..live.inode }.encode();
+            self.store.put(Key::new(number, KeyKind::Inode, 0), value.into()).await?;
+        }
+        self.dirty.remove(&number);
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! fsync, sync, and write-outs: what takes the locks of a file system, the turn before the state.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use stripewise_device::Timestamp;
+
+use super::{Fs, FsError, Shared, write_out::Scope};
+use crate::{journal::CommitError, store::StoreError};
+
+/// Stripes that are written at the same time.
+const STRIPES_AT_ONCE: usize = 8;
+/// Tries of a commit that finds the journal full.
+const TRIES: usize = 4;
+/// Parts of the journal that one fsync may take along; what is larger goes to stripes first.
+const JOURNAL_PARTS: u64 = 8;
+
+/// An fsync that waits for a commit: its file, and how the commit ended.
+pub(super) type Ticket = Arc<(u64, Mutex<Option<Result<(), FsError>>>)>;
+
+impl Fs {
+    /// Makes a file durable: its bytes, its length, its names and the folders above.
+    ///
+    /// # Errors
+    /// [`FsError`]; then what was not made durable stays in memory, and is tried again.
+    pub async fn fsync(&self, inode: u64) -> Result<(), FsError> {
+        let shared = self.shared.clone();
+        self.spawn(async move { shared.fsync(inode).await }).await
+    }
+
+    /// Makes all durable.
+    ///
+    /// # Errors
+    /// [`FsError`].
+    pub async fn sync(&self) -> Result<(), FsError> {
+        let shared = self.shared.clone();
+        self.spawn(async move { shared.sync().await }).await
+    }
+
+    /// Writes out all that is buffered, and the tree: the journal is empty then.
+    ///
+    /// # Errors
+    /// [`FsError`].
+    pub async fn checkpoint(&self) -> Result<(), FsError> {
+        let shared = self.shared.clone();
+        self.spawn(async move { shared.checkpoint().await }).await
+    }
+}
+
+impl Shared {
+    async fn fsync(&self, inode: u64) -> Result<(), FsError> {
+        let is_large = {
+            let state = self.state.lock().await;
+            let most = state.store.journal_room().1 * u64::from(state.volume.geometry().data_columns())
+                / JOURNAL_PARTS;
+            let most = most.min(u64::from(state.volume.geometry().stripe_blocks()) / 2).max(1);
+            state.pending(inode).take(most as usize + 1).count() as u64 > most
+        };
+        if is_large {
+            self.write_out(Scope::File(inode)).await?;
+        }
+        let ticket: Ticket = Arc::new((inode, Mutex::new(None)));
+        self.syncs.lock().push(ticket.clone());
+        let committed = self.commit(Some(&ticket)).await;
+        let told = *ticket.1.lock();
+        told.unwrap_or(committed)
+    }
+
+    pub(super) async fn sync(&self) -> Result<(), FsError> {
+        self.write_out(Scope::All).await?;
+        self.commit(None).await
+    }
+
+    pub(super) async fn checkpoint(&self) -> Result<(), FsError> {
+        self.write_out(Scope::All).await?;
+        let mut state = self.state.lock().await;
+        if state.journaled.is_empty() {
+            return state.checkpoint().await;
+        }
+        drop(state);
+        self.make_journal_room().await
+    }
+
+    /// Commits all changes, for all tasks that wait in fsync: they share it. One whose ticket was served by another task does nothing.
+    pub(super) async fn commit(&self, own: Option<&Ticket>) -> Result<(), FsError> {
+        for _ in 0..TRIES {
+            let mut state = self.state.lock().await;
+            if let Some(told) = own.and_then(|ticket| *ticket.1.lock()) {
+                return told;
+            }
+            let tickets = std::mem::take(&mut *self.syncs.lock());
+            let mut files: Vec<u64> = tickets.iter().map(|ticket| ticket.0).collect();
+            files.sort_unstable();
+            files.dedup();
+            let committed = state.commit(&files).await;
+            if let Err(FsError::Store(StoreError::Commit(CommitError::Full | CommitError::TooLarge))) =
+                committed
+            {
+                self.syncs.lock().extend(tickets);
+                drop(state);
+                self.make_journal_room().await?;
+                continue;
+            }
+            tickets.iter().for_each(|ticket| *ticket.1.lock() = Some(committed));
+            return committed;
+        }
+        Err(FsError::Store(StoreError::Commit(CommitError::Full)))
+    }
+
+    /// Writes out what is in the journal only, and makes a checkpoint.
+    pub(super) async fn make_journal_room(&self) -> Result<(), FsError> {
+        let files = self.state.lock().await.journaled.files();
+        for inode in files {
+            self.write_out(Scope::File(inode)).await?;
+        }
+        let mut state = self.state.lock().await;
+        if state.journaled.is_empty() { state.checkpoint().await } else { Ok(()) }
+    }
+
+    /// Writes out what was buffered when this began, of all files or of one.
+    pub(super) async fn write_out(&self, scope: Scope) -> Result<(), FsError> {
+        let _turn = self.turn.lock().await;
+        let began = self.env.now();
+        let mut left = {
+            let state = self.state.lock().await;
+            match scope {
+                Scope::All => state.buffer.blocks(),
+                Scope::File(inode) => state.buffer.runs(inode, 0).map(|run| run.end - run.start).sum(),
+            }
+        };
+        while left > 0 {
+            let written = self.write_stripes(scope).await?;
+            if written == 0 || scope == Scope::All && self.is_new(began).await {
+                break;
+            }
+            left = left.saturating_sub(written);
+        }
+        Ok(())
+    }
+
+    /// Whether all that waits in the buffer came after this.
+    async fn is_new(&self, began: Timestamp) -> bool {
+        self.state.lock().await.buffer.oldest().is_none_or(|oldest| oldest > began)
+    }
+
+    /// Writes some stripes out. Returns how many blocks that were.
+    async fn write_stripes(&self, scope: Scope) -> Result<u64, FsError> {
+        let (mut planned, mut written, mut result) = (Vec::new(), 0, Ok(()));
+        {
+            let mut state = self.state.lock().await;
+            state.check_writable()?;
+            while planned.len() < STRIPES_AT_ONCE {
+                match state.plan_stripe(scope).await {
+                    Ok((0, None)) => break,
+                    Ok((count, plan)) => {
+                        written += count;
+                        planned.extend(plan);
+                    }
+                    Err(error) => {
+                        result = Err(error);
+                        break;
+                    }
+                }
+            }
+        }
+        let done = join_all(planned.iter().map(|one| one.carry_out(&*self.volume))).await;
+        let mut state = self.state.lock().await;
+        for (one, done) in planned.iter().zip(done) {
+            written += one.blocks();
+            let settled = state.settle(one, done).await;
+            result = result.and(settled);
+        }
+        result.map(|()| written)
+    }
+}

@@ -1,0 +1,232 @@
+//! Writes and lengths of files.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use stripewise_device::{IoBuf, SharedBuf};
+use stripewise_format::rafs::{
+    inode::FileType,
+    key::{Key, KeyKind},
+};
+
+use super::{
+    Attr, FsError, SetAttr,
+    attr::PERMISSIONS,
+    read::blocks_of,
+    state::{Now, State},
+};
+use crate::{buffer::Owner, shape::BLOCK_BYTES};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Bytes of a file at most: offsets must fit what callers use, which is signed.
+pub const FILE_BYTES_MAX: u64 = i64::MAX as u64 & !(BLOCK - 1);
+
+impl State {
+    /// Writes bytes of a file into the buffer.
+    pub(super) async fn write(
+        &mut self,
+        inode: u64,
+        offset_bytes: u64,
+        data: SharedBuf,
+        now: Now,
+    ) -> Result<(), FsError> {
+        let attr = self.file(inode).await?;
+        let end = offset_bytes.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
+        let end = end.ok_or(FsError::TooLarge(FILE_BYTES_MAX))?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let bytes = offset_bytes..end;
+        let blocks = blocks_of(&bytes);
+        self.check_writable()?;
+        self.reserve(blocks.end - blocks.start + 1)?;
+        let grown = attr.is.size_bytes.max(end);
+        let tail = if offset_bytes > attr.is.size_bytes {
+            self.zeroed_tail(&attr, blocks.start).await?
+        } else {
+            None
+        };
+        let data = self.whole_blocks(&attr, bytes, data).await?;
+        // Nothing fails from here on.
+        let owner = Owner { folder: attr.is.parent, inode };
+        if let Some((block, tail)) = tail {
+            self.buffer_write(owner, block, &tail, now);
+        }
+        for (first, part) in data {
+            self.buffer_write(owner, first, &part, now);
+        }
+        self.touch(inode)?.size_bytes = grown;
+        self.note_change(inode, now)
+    }
+
+    /// Sets what is set of an inode.
+    pub(super) async fn set_attr(&mut self, number: u64, set: SetAttr, now: Now) -> Result<Attr, FsError> {
+        self.live(number).await?;
+        self.check_writable()?;
+        if let Some(size_bytes) = set.size_bytes {
+            self.set_size(number, size_bytes, now).await?;
+        }
+        let inode = self.touch(number)?;
+        if let Some(permissions) = set.permissions {
+            inode.mode = inode.mode & !PERMISSIONS | permissions & PERMISSIONS;
+        }
+        inode.uid = set.uid.unwrap_or(inode.uid);
+        inode.gid = set.gid.unwrap_or(inode.gid);
+        inode.accessed_ns = set.accessed_ns.unwrap_or(inode.accessed_ns);
+        inode.modified_ns = set.modified_ns.unwrap_or(inode.modified_ns);
+        inode.changed_ns = now.ns;
+        self.attr(number).await
+    }
+
+    /// Gives a file another length.
+    async fn set_size(&mut self, number: u64, size_bytes: u64, now: Now) -> Result<(), FsError> {
+        let attr = self.file(number).await?;
+        if size_bytes > FILE_BYTES_MAX {
+            return Err(FsError::TooLarge(FILE_BYTES_MAX));
+        }
+        if size_bytes > attr.is.size_bytes {
+            self.reserve(1)?;
+            if let Some((block, tail)) = self.zeroed_tail(&attr, u64::MAX).await? {
+                self.buffer_write(Owner { folder: attr.is.parent, inode: number }, block, &tail, now);
+            }
+        } else if size_bytes < attr.is.size_bytes {
+            self.begin()?;
+            let lost = self.lose_blocks(number, size_bytes.div_ceil(BLOCK)..u64::MAX).await;
+            self.end(lost)?;
+        }
+        let live = self.live(number).await?;
+        live.inode.size_bytes = size_bytes;
+        live.kept_bytes = live.kept_bytes.min(size_bytes);
+        self.note_change(number, now)
+    }
+
+    /// Makes bytes of a file zeroes without blocks, where whole blocks are among them. Its length stays.
+    pub(super) async fn punch(&mut self, number: u64, bytes: Range<u64>, now: Now) -> Result<(), FsError> {
+        let attr = self.file(number).await?;
+        let bytes = bytes.start.min(attr.is.size_bytes)..bytes.end.min(attr.is.size_bytes);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.check_writable()?;
+        self.reserve(2)?;
+        // The last block of a file is whole if nothing of the file lies behind the hole.
+        let end = if bytes.end == attr.is.size_bytes { bytes.end.next_multiple_of(BLOCK) } else { bytes.end };
+        let whole = bytes.start.div_ceil(BLOCK)..end / BLOCK;
+        let mut zeroed = Vec::new();
+        let touched = blocks_of(&bytes);
+        let edges = BTreeSet::from([touched.start, touched.end - 1]);
+        for block in edges.into_iter().filter(|block| !whole.contains(block)) {
+            zeroed.push((block, self.zeroed_block(number, block, &bytes).await?));
+        }
+        self.begin()?;
+        let lost = if whole.is_empty() { Ok(()) } else { self.lose_blocks(number, whole).await };
+        self.end(lost)?;
+        let owner = Owner { folder: attr.is.parent, inode: number };
+        zeroed.iter().for_each(|(block, data)| self.buffer_write(owner, *block, data, now));
+        self.note_change(number, now)
+    }
+
+    /// A file that is in memory.
+    pub(super) async fn file(&mut self, number: u64) -> Result<Attr, FsError> {
+        let attr = self.attr(number).await?;
+        match attr.file_type {
+            FileType::File => Ok(attr),
+            FileType::Folder => Err(FsError::IsFolder),
+            _ => Err(FsError::Invalid("only files have bytes")),
+        }
+    }
+
+    /// Puts whole blocks of a file into the buffer.
+    fn buffer_write(&mut self, owner: Owner, first: u64, data: &SharedBuf, now: Now) {
+        self.journaled.outdate(owner.inode, first..first + (data.len() / BLOCK_BYTES) as u64);
+        self.buffer.write(owner, first, data, now.at);
+    }
+
+    /// A file that is in memory loses blocks, wherever they are.
+    pub(super) async fn lose_blocks(&mut self, number: u64, blocks: Range<u64>) -> Result<(), FsError> {
+        self.buffer.drop_blocks(number, blocks.clone());
+        for run in self.journaled.remove(number, blocks.clone()) {
+            self.store.forget_data(number, run);
+        }
+        if blocks.contains(&0) {
+            self.store.remove(Key::new(number, KeyKind::Inline, 0)).await?;
+        }
+        self.unmap(number, blocks, usize::MAX).await?;
+        Ok(())
+    }
+
+    /// The last block of a file that does not fill it, with zeroes behind the file's end; none if there is no such block, or if it is not
+    /// before this one. Whatever lay there must not be seen when the file grows.
+    async fn zeroed_tail(&mut self, attr: &Attr, before: u64) -> Result<Option<(u64, SharedBuf)>, FsError> {
+        let size = attr.is.size_bytes;
+        let block = size / BLOCK;
+        if size.is_multiple_of(BLOCK) || block >= before {
+            return Ok(None);
+        }
+        let tail = self.zeroed_block(attr.inode, block, &(size..(block + 1) * BLOCK)).await?;
+        Ok(Some((block, tail)))
+    }
+
+    /// A block of a file with zeroes at some bytes of the file.
+    async fn zeroed_block(
+        &mut self,
+        inode: u64,
+        block: u64,
+        bytes: &Range<u64>,
+    ) -> Result<SharedBuf, FsError> {
+        let mut data = self.block(inode, block).await?;
+        let start = block * BLOCK;
+        let within = |byte: u64| byte.saturating_sub(start).min(BLOCK) as usize;
+        data[within(bytes.start)..within(bytes.end)].fill(0);
+        Ok(data.freeze())
+    }
+
+    /// Bytes to be written, and what the file has beside them in their blocks.
+    async fn whole_blocks(
+        &mut self,
+        attr: &Attr,
+        bytes: Range<u64>,
+        data: SharedBuf,
+    ) -> Result<Vec<(u64, SharedBuf)>, FsError> {
+        let mut all = Vec::new();
+        let (mut at, mut left) = (bytes.start, data);
+        while !left.is_empty() {
+            let block = at / BLOCK;
+            let in_block = (at % BLOCK) as usize;
+            let (first, count);
+            if in_block > 0 || left.len() < BLOCK_BYTES {
+                count = left.len().min(BLOCK_BYTES - in_block);
+                first = self.merged(attr, block, in_block, &left[..count]).await?;
+            } else {
+                count = left.len() / BLOCK_BYTES * BLOCK_BYTES;
+                first = left.slice(0..count);
+            }
+            all.push((block, first));
+            let len = left.len();
+            left = left.into_slice(count..len);
+            at += count as u64;
+        }
+        Ok(all)
+    }
+
+    /// A block of a file with other bytes at some place of it.
+    async fn merged(
+        &mut self,
+        attr: &Attr,
+        block: u64,
+        at: usize,
+        bytes: &[u8],
+    ) -> Result<SharedBuf, FsError> {
+        let size = attr.is.size_bytes;
+        let start = block * BLOCK;
+        let is_new = start >= size || at == 0 && start + bytes.len() as u64 >= size;
+        let mut data = if is_new {
+            IoBuf::zeroed(BLOCK_BYTES)
+        } else {
+            let mut data = self.block(attr.inode, block).await?;
+            data[(size - start).min(BLOCK) as usize..].fill(0);
+            data
+        };
+        data[at..at + bytes.len()].copy_from_slice(bytes);
+        Ok(data.freeze())
+    }
+}

@@ -1,0 +1,335 @@
+//! Write-out: what is buffered goes to places (rafs III-C).
+//!
+//! A write-out is planned with the lock, carried out without it, and settled with it. Its stripe is open meanwhile, so nobody else takes
+//! its blocks. What was overwritten or lost meanwhile is not settled: its blocks are free still.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use stripewise_device::{IoError, SharedBuf};
+use stripewise_format::{
+    crc::crc32c,
+    rafs::{
+        key::{Key, KeyKind},
+        space::{Extent, GroupKind},
+        value::INLINE_MAX,
+    },
+};
+
+use super::{FsError, map::Mapped, state::State};
+use crate::{
+    buffer::{Lent, Owner},
+    shape::{BLOCK_BYTES, BlockNo, Order},
+    space::Opened,
+    store::StripeWrite,
+    volume::Volume,
+};
+
+/// What is written out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Whatever goes best together.
+    All,
+    /// One file.
+    File(u64),
+}
+
+/// Blocks that are to lie in a stripe.
+pub(super) struct Planned {
+    opened: Opened,
+    is_large: bool,
+    lent: Vec<Lent>,
+    /// Where each of their blocks is to lie.
+    places: Vec<BlockNo>,
+    writes: Vec<StripeWrite>,
+}
+
+impl Planned {
+    pub(super) async fn carry_out(&self, volume: &dyn Volume) -> Result<(), IoError> {
+        for write in &self.writes {
+            write.carry_out(volume).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.places.len() as u64
+    }
+}
+
+impl State {
+    /// Plans the next stripe. What needs no stripe is written at once: small files go to the tree, and blocks in large stripes are
+    /// overwritten. None if nothing is left. The number tells how many blocks were written at once.
+    pub(super) async fn plan_stripe(&mut self, scope: Scope) -> Result<(u64, Option<Planned>), FsError> {
+        let whole = match scope {
+            Scope::All => self.buffer.lend_whole(),
+            Scope::File(inode) => self.buffer.lend_whole_of(inode),
+        };
+        if let Some(whole) = whole {
+            if self.is_large_stripe(&whole.parts).await? {
+                return Ok((self.write_here(whole.parts).await?.0, None));
+            }
+            if let Some(opened) = self.store.open_stripe(GroupKind::Large, self.near) {
+                return Ok((0, Some(self.plan_large(opened, whole.parts))));
+            }
+            whole.parts.iter().for_each(|part| self.buffer.failed(part));
+        }
+        let Some(opened) = self.store.open_stripe(GroupKind::Small, self.near) else {
+            return Err(FsError::NoSpace);
+        };
+        let room = self.store.free_slots(opened.stripe).len() as u32;
+        let lent = match scope {
+            Scope::All => self.buffer.fill(room, Owner { folder: 0, inode: 0 }),
+            Scope::File(inode) => self.buffer.fill_of(inode, room),
+        };
+        let written = self.write_here(lent).await;
+        match written {
+            Ok((done, rest)) if !rest.is_empty() => Ok((done, Some(self.plan_small(opened, rest)))),
+            other => {
+                self.store.close_stripe(opened.stripe);
+                other.map(|(done, _)| (done, None))
+            }
+        }
+    }
+
+    /// Whether a piece of a file lies in a large stripe of its own.
+    async fn is_large_stripe(&mut self, parts: &[Lent]) -> Result<bool, FsError> {
+        let found = match parts.first() {
+            Some(part) => self.is_overwritten(part).await,
+            None => Ok(false),
+        };
+        if found.is_err() {
+            parts.iter().for_each(|part| self.buffer.failed(part));
+        }
+        found
+    }
+
+    /// Whether blocks are overwritten where they lie.
+    async fn is_overwritten(&mut self, lent: &Lent) -> Result<bool, FsError> {
+        if !self.volume.may_overwrite() {
+            return Ok(false);
+        }
+        let blocks = lent.first..lent.first + lent.blocks();
+        let all = self.mapped(lent.owner.inode, blocks.clone()).await?;
+        let parts = all.iter().filter_map(|one| one.part(&blocks));
+        let (mut count, mut is_plain) = (0, true);
+        for part in parts {
+            count += u64::from(part.extent.blocks);
+            is_plain &= part.extent.crcs.is_none();
+        }
+        Ok(is_plain && count == lent.blocks())
+    }
+
+    /// Writes what needs no place of its own. Returns how many blocks that were, and the rest. What fails is no longer lent.
+    async fn write_here(&mut self, lent: Vec<Lent>) -> Result<(u64, Vec<Lent>), FsError> {
+        let mut left = lent.into_iter();
+        let (mut done, mut rest) = (0, Vec::new());
+        while let Some(part) = left.next() {
+            match self.write_one_here(&part).await {
+                Ok(true) => done += part.blocks(),
+                Ok(false) => rest.push(part),
+                Err(error) => {
+                    let all = rest.iter().chain([&part]).chain(left.as_slice());
+                    all.for_each(|part| self.buffer.failed(part));
+                    return Err(error);
+                }
+            }
+        }
+        Ok((done, rest))
+    }
+
+    /// Writes a part if it needs no place of its own.
+    async fn write_one_here(&mut self, lent: &Lent) -> Result<bool, FsError> {
+        let inode = lent.owner.inode;
+        if lent.first == 0 && lent.blocks() == 1 && self.is_small(inode).await? {
+            self.begin()?;
+            let put = self.put_inline(inode, &lent.data).await;
+            self.end(put)?;
+            return Ok(true);
+        }
+        if self.is_overwritten(lent).await? {
+            self.overwrite(lent).await?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Whether all of a file fits the tree, and none of it lies elsewhere.
+    pub(super) async fn is_small(&mut self, inode: u64) -> Result<bool, FsError> {
+        let size_bytes = self.live(inode).await?.inode.size_bytes;
+        Ok(size_bytes <= INLINE_MAX as u64 && self.mapped(inode, 0..1).await?.is_empty())
+    }
+
+    /// Puts a small file's block into the tree. It leaves the buffer.
+    pub(super) async fn put_inline(&mut self, inode: u64, block: &SharedBuf) -> Result<(), FsError> {
+        let len = self.live(inode).await?.inode.size_bytes as usize;
+        let key = Key::new(inode, KeyKind::Inline, 0);
+        self.store.put(key, block[..len.min(INLINE_MAX)].into()).await?;
+        self.leave(inode, 0..1)?;
+        self.buffer.drop_blocks(inode, 0..1);
+        self.raise_kept(inode);
+        self.counters.inlined_files += 1;
+        Ok(())
+    }
+
+    /// Overwrites blocks where they lie. Nobody else may free these places meanwhile, so it holds the lock.
+    async fn overwrite(&mut self, lent: &Lent) -> Result<(), FsError> {
+        self.check_writable()?;
+        let inode = lent.owner.inode;
+        let blocks = lent.first..lent.first + lent.blocks();
+        let mut places = Vec::new();
+        for one in self.mapped(inode, blocks.clone()).await? {
+            let Some(part) = one.part(&blocks) else { continue };
+            places.extend((0..u64::from(part.extent.blocks)).map(|at| BlockNo(part.extent.place + at)));
+        }
+        let data: Vec<_> = places.into_iter().zip(blocks_of(lent)).collect();
+        let writes = self.store.plan_writes(Order::Columns, &data);
+        let volume = self.volume.clone();
+        for write in &writes {
+            write.carry_out(&*volume).await?;
+        }
+        self.count_writes(&writes);
+        self.store.note_written();
+        self.counters.overwritten_blocks += lent.blocks();
+        self.leave(inode, blocks)?;
+        self.buffer.written(lent);
+        self.raise_kept(inode);
+        Ok(())
+    }
+
+    /// A whole piece of a file goes to a stripe of its own.
+    fn plan_large(&mut self, opened: Opened, lent: Vec<Lent>) -> Planned {
+        let geometry = self.volume.geometry();
+        let slots: Vec<u32> = (0..geometry.stripe_blocks()).collect();
+        self.plan(opened, true, lent, &slots)
+    }
+
+    /// Parts of files go to the free slots of a stripe: to as few rows as do, and there in their order.
+    fn plan_small(&mut self, opened: Opened, mut lent: Vec<Lent>) -> Planned {
+        lent.sort_by_key(|part| (part.owner, part.first));
+        let blocks: u64 = lent.iter().map(Lent::blocks).sum();
+        let mut slots = self.store.free_slots(opened.stripe);
+        let columns = self.volume.geometry().data_columns() as usize;
+        slots.truncate((blocks as usize).next_multiple_of(columns));
+        slots.sort_unstable();
+        self.plan(opened, false, lent, &slots)
+    }
+
+    fn plan(&mut self, opened: Opened, is_large: bool, lent: Vec<Lent>, slots: &[u32]) -> Planned {
+        self.near = opened.stripe;
+        let geometry = self.volume.geometry();
+        let blocks: Vec<SharedBuf> = lent.iter().flat_map(blocks_of).collect();
+        let places: Vec<BlockNo> =
+            slots.iter().take(blocks.len()).map(|slot| geometry.block(opened.stripe, *slot)).collect();
+        let order = if is_large { Order::Columns } else { self.store.order() };
+        let data: Vec<_> = places.iter().copied().zip(blocks).collect();
+        let writes = self.store.plan_writes(order, &data);
+        Planned { opened, is_large, lent, places, writes }
+    }
+
+    /// A planned write-out was carried out, or has failed.
+    pub(super) async fn settle(
+        &mut self,
+        planned: &Planned,
+        result: Result<(), IoError>,
+    ) -> Result<(), FsError> {
+        let settled = match result {
+            Ok(()) => self.settle_written(planned).await,
+            Err(error) => {
+                planned.lent.iter().for_each(|part| self.buffer.failed(part));
+                Err(error.into())
+            }
+        };
+        self.store.close_stripe(planned.opened.stripe);
+        settled
+    }
+
+    async fn settle_written(&mut self, planned: &Planned) -> Result<(), FsError> {
+        self.store.note_written();
+        self.count_writes(&planned.writes);
+        if let Err(error) = self.begin() {
+            planned.lent.iter().for_each(|part| self.buffer.failed(part));
+            return Err(error);
+        }
+        let mapped = self.map_written(planned).await;
+        self.end(mapped)
+    }
+
+    async fn map_written(&mut self, planned: &Planned) -> Result<(), FsError> {
+        let mut places = planned.places.iter();
+        let mut files: BTreeMap<u64, Vec<(u64, BlockNo, u32)>> = BTreeMap::new();
+        for part in &planned.lent {
+            let of_part = places.by_ref().take(part.blocks() as usize);
+            if !self.buffer.is_current(part) {
+                of_part.for_each(drop);
+                continue;
+            }
+            let blocks = (part.first..).zip(of_part).zip(blocks_of(part));
+            let file = files.entry(part.owner.inode).or_default();
+            file.extend(blocks.map(|((number, place), bytes)| {
+                (number, *place, if planned.is_large { 0 } else { crc32c(&bytes) })
+            }));
+        }
+        for (inode, blocks) in files {
+            self.live(inode).await?;
+            for new in runs(&blocks, planned.is_large) {
+                let range = new.blocks();
+                self.counters.written_blocks += range.end - range.start;
+                self.map(inode, planned.opened.kind, new).await?;
+                if range.start == 0 {
+                    self.store.remove(Key::new(inode, KeyKind::Inline, 0)).await?;
+                }
+                self.leave(inode, range)?;
+            }
+        }
+        for part in planned.lent.iter() {
+            self.buffer.written(part);
+            self.raise_kept(part.owner.inode);
+        }
+        Ok(())
+    }
+
+    /// Blocks of a file no longer need the journal: they have places.
+    fn leave(&mut self, inode: u64, blocks: Range<u64>) -> Result<(), FsError> {
+        for run in self.journaled.remove(inode, blocks) {
+            self.store.forget_data(inode, run);
+        }
+        self.touch(inode).map(|_| ())
+    }
+
+    /// A file's length in the tree follows what is written out: up to the first block that a crash would lose.
+    pub(super) fn raise_kept(&mut self, inode: u64) {
+        let Some(live) = self.live.get_mut(&inode) else { return };
+        let size = live.inode.size_bytes;
+        let mut pending = self.buffer.runs(inode, live.kept_bytes / BLOCK_BYTES as u64).flatten();
+        let first = pending.find(|block| !self.journaled.has(inode, *block));
+        let durable = first.map_or(size, |block| size.min(block.saturating_mul(BLOCK_BYTES as u64)));
+        if durable > live.kept_bytes {
+            live.kept_bytes = durable;
+            self.dirty.insert(inode);
+        }
+    }
+
+    fn count_writes(&mut self, writes: &[StripeWrite]) {
+        let geometry = self.volume.geometry();
+        for (rows, blocks) in writes.iter().map(|write| write.counts(&geometry)) {
+            self.counters.whole_rows += rows;
+            self.counters.single_blocks += blocks;
+        }
+    }
+}
+
+/// The blocks of a part.
+fn blocks_of(lent: &Lent) -> impl Iterator<Item = SharedBuf> {
+    let data = lent.data.clone();
+    (0..lent.blocks() as usize).map(move |at| data.slice(at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES))
+}
+
+/// Extents of blocks that follow one another in the file and on the volume.
+fn runs(blocks: &[(u64, BlockNo, u32)], is_large: bool) -> Vec<Mapped> {
+    let runs = blocks.chunk_by(|one, next| one.0 + 1 == next.0 && one.1.0 + 1 == next.1.0);
+    let extent = |run: &[(u64, BlockNo, u32)]| {
+        let crcs = (!is_large).then(|| run.iter().map(|(_, _, crc)| *crc).collect());
+        Mapped { first: run[0].0, extent: Extent { place: run[0].1.0, blocks: run.len() as u32, crcs } }
+    };
+    runs.map(extent).collect()
+}
