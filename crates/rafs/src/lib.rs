@@ -8,14 +8,18 @@
 //! * [`journal`]: commits, and their replay;
 //! * [`store`]: tree, space and journal as one, through power failures;
 //! * [`buffer`]: what is not written out yet, and what goes next. Pure;
-//! * [`fs`]: the file system itself: operations on inodes.
+//! * [`fs`]: the file system itself: operations on inodes;
+//! * [`check`]: fsck.
 
 pub mod buffer;
+pub mod check;
 pub mod fs;
 pub mod journal;
 pub mod shape;
 pub mod space;
 pub mod store;
+#[cfg(test)]
+mod test_env;
 #[cfg(test)]
 mod test_volume;
 pub mod tree;

@@ -23,10 +23,15 @@ pub(crate) struct TestVolume {
 struct State {
     now: Vec<u8>,
     durable: Vec<u8>,
-    /// So many more writes and flushes are carried out. Later ones do nothing, and say that all is well: power fails then.
+    /// Power fails after so many more writes and flushes. Later ones are made up: they are undone when the volume takes notice.
     left: u64,
+    /// What was there when power failed: `now` and `durable`.
+    stopped: Option<(Vec<u8>, Vec<u8>)>,
     /// So many more writes and flushes go well.
     good: u64,
+    /// Flushes, and blocks that were read.
+    flushes: u64,
+    reads: u64,
     /// Rows that were written as a whole, and blocks that were not.
     written: (u64, u64),
 }
@@ -35,20 +40,40 @@ impl TestVolume {
     pub(crate) fn new(geometry: Geometry) -> Self {
         let bytes = vec![0; geometry.blocks() as usize * BLOCK_BYTES];
         let (left, good) = (u64::MAX, u64::MAX);
-        let state = State { now: bytes.clone(), durable: bytes, left, good, written: (0, 0) };
+        let state = State {
+            now: bytes.clone(),
+            durable: bytes,
+            left,
+            stopped: None,
+            good,
+            flushes: 0,
+            reads: 0,
+            written: (0, 0),
+        };
         Self { geometry, state: Mutex::new(state) }
     }
 
     /// Power fails: a sector that was not flushed is kept if `keeps` says so.
     pub(crate) fn lose_power(&self, mut keeps: impl FnMut() -> bool) {
-        let State { now, durable, left, .. } = &mut *self.state.lock();
+        self.go_on();
+        let State { now, durable, .. } = &mut *self.state.lock();
         for (now, durable) in now.chunks_mut(SECTOR).zip(durable.chunks_mut(SECTOR)) {
             if now != durable && keeps() {
                 durable.copy_from_slice(now);
             }
             now.copy_from_slice(durable);
         }
-        *left = u64::MAX;
+    }
+
+    /// Whether power has failed since [`TestVolume::stop_after`], and writes or flushes were made up since.
+    pub(crate) fn has_dropped(&self) -> bool {
+        self.state.lock().stopped.is_some()
+    }
+
+    /// Flushes, and blocks that were read.
+    pub(crate) fn flushes_and_reads(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.flushes, state.reads)
     }
 
     /// Power fails after so many more writes and flushes. The volume takes notice by [`TestVolume::lose_power`].
@@ -58,7 +83,11 @@ impl TestVolume {
 
     /// After [`TestVolume::stop_after`]: the program ended, and another one begins.
     pub(crate) fn go_on(&self) {
-        self.state.lock().left = u64::MAX;
+        let mut state = self.state.lock();
+        state.left = u64::MAX;
+        if let Some((now, durable)) = state.stopped.take() {
+            (state.now, state.durable) = (now, durable);
+        }
     }
 
     /// Writes and flushes fail after so many more.
@@ -87,23 +116,25 @@ impl TestVolume {
 
     fn write(&self, stripe: StripeNo, blocks: impl Iterator<Item = (Cell, SharedBuf)>) -> Completion {
         let result = self.state.lock().step();
-        if let Ok(true) = result {
+        if result.is_ok() {
             for (cell, block) in blocks {
                 let range = self.bytes(stripe, cell);
                 self.state.lock().now[range].copy_from_slice(&block);
             }
         }
-        IoFuture::ready(result.map(|_| ()))
+        IoFuture::ready(result)
     }
 }
 
 impl State {
-    /// Whether a write or a flush is carried out.
-    fn step(&mut self) -> Result<bool, IoError> {
+    /// A write or a flush comes.
+    fn step(&mut self) -> Result<(), IoError> {
         self.good = self.good.checked_sub(1).ok_or(IoError::new(IoErrorKind::Medium))?;
-        let is_on = self.left > 0;
+        if self.left == 0 && self.stopped.is_none() {
+            self.stopped = Some((self.now.clone(), self.durable.clone()));
+        }
         self.left = self.left.saturating_sub(1);
-        Ok(is_on)
+        Ok(())
     }
 }
 
@@ -114,6 +145,8 @@ impl Volume for TestVolume {
 
     fn read(&self, offset_bytes: u64, mut into: ReadBufs) -> IoFuture<ReadDone> {
         let mut at = offset_bytes as usize;
+        let bytes: usize = into.iter().map(|buf| buf.len()).sum();
+        self.state.lock().reads += (bytes / BLOCK_BYTES) as u64;
         for buf in &mut into {
             let len = buf.len();
             buf.copy_from_slice(&self.state.lock().now[at..at + len]);
@@ -124,6 +157,7 @@ impl Volume for TestVolume {
 
     fn read_rows(&self, stripe: StripeNo, rows: Range<u32>) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
         let columns = self.geometry.data_columns();
+        self.state.lock().reads += rows.len() as u64 * u64::from(columns);
         let cells = rows.flat_map(|row| (0..columns).map(move |column| Cell { row, column }));
         let block = |cell| IoBuf::copy_of(&self.state.lock().now[self.bytes(stripe, cell)]);
         IoFuture::ready(Ok(cells.map(block).collect()))
@@ -144,11 +178,12 @@ impl Volume for TestVolume {
 
     fn flush(&self) -> Completion {
         let state = &mut *self.state.lock();
+        state.flushes += 1;
         let result = state.step();
-        if let Ok(true) = result {
+        if result.is_ok() {
             state.durable.copy_from_slice(&state.now);
         }
-        IoFuture::ready(result.map(|_| ()))
+        IoFuture::ready(result)
     }
 
     fn discard(&self, _: Range<StripeNo>) -> Completion {

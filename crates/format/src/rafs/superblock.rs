@@ -70,7 +70,7 @@ pub struct Superblock {
     pub stripes: u64,
     /// Stripes of a group, a power of two.
     pub group_stripes: u32,
-    /// How slots of small and metadata groups are numbered.
+    /// How the slots of all stripe groups are numbered.
     pub order: SlotOrder,
     /// Stripes of the journal, from [`FIRST_JOURNAL_STRIPE`] on.
     pub journal_stripes: u64,

@@ -1,7 +1,7 @@
 //! Where the blocks of files lie: extents in the tree.
 //!
-//! An extent with CRCs is written out of place, and lies in the slots' order that the superblock says. One without lies in whole
-//! stripes, column by column, and is overwritten where it lies.
+//! An extent with CRCs is written out of place. One without is a stripe of its file, or what is left of one, and is overwritten where
+//! it lies.
 
 use std::ops::Range;
 
@@ -11,10 +11,7 @@ use stripewise_format::rafs::{
 };
 
 use super::{FsError, state::State};
-use crate::{
-    shape::{BlockNo, Order},
-    tree::Scan,
-};
+use crate::{shape::BlockNo, tree::Scan};
 
 /// An extent of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +60,7 @@ impl State {
         let key = |block| Key::new(inode, KeyKind::Extent, block);
         let tree = self.store.tree();
         let before = tree.last(key(0)..=key(blocks.start)).await?;
-        for item in before {
+        if let Some(item) = before {
             all.push(mapped(inode, item.key, &item.value)?);
         }
         if blocks.end - blocks.start > 1 {
@@ -76,11 +73,6 @@ impl State {
         }
         all.retain(|one| one.blocks().end > blocks.start);
         Ok(all)
-    }
-
-    /// How the slots of an extent are numbered.
-    pub(super) fn order(&self, extent: &Extent) -> Order {
-        if extent.crcs.is_some() { self.store.order() } else { Order::Columns }
     }
 
     /// A file loses blocks: their places are freed. `max` bounds the extents that are looked at. Returns whether that was all.

@@ -163,7 +163,7 @@ impl Shared {
     async fn unmount(&self) -> Result<(), FsError> {
         let is_writable = self.state.lock().await.check_writable();
         match is_writable {
-            Ok(()) => self.checkpoint().await?,
+            Ok(()) => self.make_space().await?,
             Err(FsError::ReadOnly) => {}
             Err(error) => return Err(error),
         }
@@ -171,7 +171,7 @@ impl Shared {
         self.kick.want();
         self.has_ended.wait().await;
         if is_writable.is_ok() {
-            self.checkpoint().await?;
+            self.make_space().await?;
             self.state.lock().await.close().await?;
         }
         Ok(())

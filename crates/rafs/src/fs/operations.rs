@@ -334,7 +334,7 @@ impl Shared {
     }
 
     /// Space that was freed, and is not free yet, becomes free.
-    async fn make_space(&self) -> Result<(), FsError> {
+    pub(super) async fn make_space(&self) -> Result<(), FsError> {
         while !self.state.lock().await.unused.is_empty() {
             self.state.lock().await.free_some().await?;
         }

@@ -6,7 +6,7 @@
 use std::{ops::Range, sync::Arc};
 
 use smallvec::smallvec;
-use stripewise_device::{IoBuf, SharedBuf};
+use stripewise_device::{IoBuf, IoError, IoFuture, SharedBuf};
 use stripewise_format::{
     crc::crc32c,
     rafs::{
@@ -18,7 +18,7 @@ use stripewise_format::{
 use super::{Fs, FsError, map::Mapped, state::State};
 use crate::{
     buffer::Part,
-    shape::{BLOCK_BYTES, BlockNo, Geometry, Order},
+    shape::{BLOCK_BYTES, BlockNo, Geometry, Order, StripeNo},
     volume::Volume,
 };
 
@@ -31,7 +31,8 @@ pub(super) struct Plan {
     version: u64,
     /// A small file's bytes, which are its first block.
     inline: Option<Arc<[u8]>>,
-    places: Vec<(Order, Mapped)>,
+    order: Order,
+    places: Vec<Mapped>,
     /// These are newer.
     buffered: Vec<Part>,
 }
@@ -88,13 +89,10 @@ impl State {
             if blocks.start == 0 {
                 inline = self.inline(inode).await?;
             }
-            for one in self.mapped(inode, blocks.clone()).await? {
-                if let Some(part) = one.part(&blocks) {
-                    places.push((self.order(&part.extent), part));
-                }
-            }
+            let all = self.mapped(inode, blocks.clone()).await?;
+            places.extend(all.iter().filter_map(|one| one.part(&blocks)));
         }
-        Ok(Plan { bytes, version, inline, places, buffered })
+        Ok(Plan { bytes, version, inline, order: self.store.order(), places, buffered })
     }
 
     /// The bytes of a small file, if it is one.
@@ -122,17 +120,22 @@ impl Plan {
         let hidden = |block: &u64| {
             self.buffered.iter().any(|part| (part.first..part.first + blocks_in(&part.data)).contains(block))
         };
-        for (order, mapped) in &self.places {
-            if mapped.blocks().all(|block| hidden(&block)) {
-                continue;
-            }
-            let read = read_extent(volume, inode, *order, mapped).await?;
-            for (number, bytes) in mapped.blocks().zip(read) {
-                let crc = mapped.extent.crcs.as_ref().map(|crcs| crcs[(number - mapped.first) as usize]);
-                if crc.is_some_and(|crc| crc != crc32c(&bytes)) && !hidden(&number) {
-                    return Err(FsError::Damaged { inode, block: number });
+        let wanted = self.places.iter().filter(|mapped| !mapped.blocks().all(|block| hidden(&block)));
+        let reads: Vec<_> = wanted
+            .map(|mapped| read_extent(volume, inode, self.order, mapped).map(|reads| (mapped, reads)))
+            .collect();
+        for read in reads {
+            let (mapped, pieces) = read?;
+            let mut number = mapped.first;
+            for piece in pieces {
+                for bytes in piece.await? {
+                    let crc = mapped.extent.crcs.as_ref().map(|crcs| crcs[(number - mapped.first) as usize]);
+                    if crc.is_some_and(|crc| crc != crc32c(&bytes)) && !hidden(&number) {
+                        return Err(FsError::Damaged { inode, block: number });
+                    }
+                    all[at(number)..at(number) + BLOCK_BYTES].copy_from_slice(&bytes);
+                    number += 1;
                 }
-                all[at(number)..at(number) + BLOCK_BYTES].copy_from_slice(&bytes);
             }
         }
         for part in &self.buffered {
@@ -144,38 +147,49 @@ impl Plan {
     }
 }
 
-/// Reads an extent's blocks.
-async fn read_extent(
+/// Begins to read an extent's blocks, stripe by stripe.
+fn read_extent(
     volume: &dyn Volume,
     inode: u64,
     order: Order,
     mapped: &Mapped,
-) -> Result<Vec<IoBuf>, FsError> {
-    let (geometry, mut blocks) = (volume.geometry(), Vec::new());
-    let (mut at, end) = (mapped.extent.place, mapped.extent.place + u64::from(mapped.extent.blocks));
+) -> Result<Vec<IoFuture<Result<Vec<IoBuf>, IoError>>>, FsError> {
+    let (geometry, mut reads) = (volume.geometry(), Vec::new());
+    let (mut at, end) =
+        (mapped.extent.place, mapped.extent.place.saturating_add(mapped.extent.blocks.into()));
     if end > geometry.blocks() {
         return Err(FsError::Damaged { inode, block: mapped.first });
     }
     while at < end {
         let (stripe, slot) = geometry.locate(BlockNo(at));
         let in_stripe = u64::from(geometry.stripe_blocks() - slot).min(end - at) as u32;
-        let slots = slot..slot + in_stripe;
-        if is_linear(&geometry, order, &slots) {
-            let offset_bytes = geometry.offset_bytes(order, BlockNo(at));
-            let into = IoBuf::with_len(in_stripe as usize * BLOCK_BYTES);
-            let mut read = volume.read(offset_bytes, smallvec![into]).await.into_one()?;
-            blocks.extend((0..in_stripe).map(|_| read.split_to(BLOCK_BYTES)));
-        } else {
-            let columns = geometry.data_columns();
-            let rows = slots.start / columns..slots.end.div_ceil(columns);
-            let first = rows.start * columns;
-            let read = volume.read_rows(stripe, rows).await?;
-            let wanted = read.into_iter().skip((slots.start - first) as usize).take(in_stripe as usize);
-            blocks.extend(wanted);
-        }
+        reads.push(read_slots(volume, order, stripe, slot..slot + in_stripe));
         at += u64::from(in_stripe);
     }
-    Ok(blocks)
+    Ok(reads)
+}
+
+/// Begins to read slots of a stripe.
+fn read_slots(
+    volume: &dyn Volume,
+    order: Order,
+    stripe: StripeNo,
+    slots: Range<u32>,
+) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
+    let (geometry, count) = (volume.geometry(), slots.len());
+    if is_linear(&geometry, order, &slots) {
+        let offset_bytes = geometry.offset_bytes(order, geometry.block(stripe, slots.start));
+        let read = volume.read(offset_bytes, smallvec![IoBuf::with_len(count * BLOCK_BYTES)]);
+        return IoFuture::boxed(async move {
+            let mut read = read.await.into_one()?;
+            Ok((0..count).map(|_| read.split_to(BLOCK_BYTES)).collect())
+        });
+    }
+    let columns = geometry.data_columns();
+    let rows = slots.start / columns..slots.end.div_ceil(columns);
+    let skipped = (slots.start - rows.start * columns) as usize;
+    let read = volume.read_rows(stripe, rows);
+    IoFuture::boxed(async move { Ok(read.await?.into_iter().skip(skipped).take(count).collect()) })
 }
 
 /// Whether slots lie as the volume's bytes do.

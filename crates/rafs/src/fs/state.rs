@@ -177,7 +177,13 @@ impl State {
     pub(super) fn drop_idle(&mut self) {
         let (dirty, buffer, unused) = (&self.dirty, &self.buffer, &self.unused);
         self.live.retain(|number, live| {
-            live.uses > 0 || dirty.contains(number) || unused.contains(number) || buffer.has(*number)
+            let is_kept =
+                live.inode.file_type() != Ok(FileType::File) || live.kept_bytes == live.inode.size_bytes;
+            live.uses > 0
+                || !is_kept
+                || dirty.contains(number)
+                || unused.contains(number)
+                || buffer.has(*number)
         });
     }
 

@@ -96,6 +96,7 @@ impl State {
         let live = self.live(number).await?;
         live.inode.size_bytes = size_bytes;
         live.kept_bytes = live.kept_bytes.min(size_bytes);
+        self.raise_kept(number);
         self.note_change(number, now)
     }
 
@@ -122,6 +123,7 @@ impl State {
         self.end(lost)?;
         let owner = Owner { folder: attr.is.parent, inode: number };
         zeroed.iter().for_each(|(block, data)| self.buffer_write(owner, *block, data, now));
+        self.raise_kept(number);
         self.note_change(number, now)
     }
 

@@ -18,7 +18,7 @@ use stripewise_format::{
 use super::{FsError, map::Mapped, state::State};
 use crate::{
     buffer::{Lent, Owner},
-    shape::{BLOCK_BYTES, BlockNo, Order},
+    shape::{BLOCK_BYTES, BlockNo},
     space::Opened,
     store::StripeWrite,
     volume::Volume,
@@ -182,7 +182,7 @@ impl State {
             places.extend((0..u64::from(part.extent.blocks)).map(|at| BlockNo(part.extent.place + at)));
         }
         let data: Vec<_> = places.into_iter().zip(blocks_of(lent)).collect();
-        let writes = self.store.plan_writes(Order::Columns, &data);
+        let writes = self.store.plan_writes(&data);
         let volume = self.volume.clone();
         for write in &writes {
             write.carry_out(&*volume).await?;
@@ -220,9 +220,8 @@ impl State {
         let blocks: Vec<SharedBuf> = lent.iter().flat_map(blocks_of).collect();
         let places: Vec<BlockNo> =
             slots.iter().take(blocks.len()).map(|slot| geometry.block(opened.stripe, *slot)).collect();
-        let order = if is_large { Order::Columns } else { self.store.order() };
         let data: Vec<_> = places.iter().copied().zip(blocks).collect();
-        let writes = self.store.plan_writes(order, &data);
+        let writes = self.store.plan_writes(&data);
         Planned { opened, is_large, lent, places, writes }
     }
 

@@ -119,6 +119,14 @@ impl Used {
         }
     }
 
+    /// Whether a block is taken.
+    pub(super) fn is_taken(&self, stripe: u32, slot: u32) -> bool {
+        match self.kind {
+            GroupKind::Large => self.taken.has(stripe as usize),
+            _ => self.taken.has(self.blocks_of(stripe).start + slot as usize),
+        }
+    }
+
     /// Rows of a stripe all of whose blocks are free.
     pub(super) fn free_rows(&self, stripe: u32, geometry: &Geometry, order: Order) -> Vec<u32> {
         let columns = geometry.data_columns();

@@ -30,7 +30,7 @@ use crate::shape::{BlockNo, Geometry, Order, StripeNo};
 pub struct Layout {
     /// The volume's shape.
     pub geometry: Geometry,
-    /// How the slots of small and metadata groups are numbered.
+    /// How the slots of all groups are numbered.
     pub order: Order,
     /// The first stripe of the first group.
     pub first: StripeNo,
@@ -285,6 +285,14 @@ impl Space {
         let (stripe, slot) = self.layout.geometry.locate(block);
         let has_group = self.group_of(stripe).is_some();
         has_group && self.used_of(stripe).is_none_or(|(used, within)| used.is_free(within, slot))
+    }
+
+    /// Whether a block of a group is taken.
+    #[must_use]
+    pub fn is_taken(&self, block: BlockNo) -> bool {
+        let (stripe, slot) = self.layout.geometry.locate(block);
+        self.group_of(stripe).is_some()
+            && self.used_of(stripe).is_some_and(|(used, within)| used.is_taken(within, slot))
     }
 
     fn group_shape(&self) -> (u32, u32) {

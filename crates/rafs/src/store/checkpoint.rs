@@ -11,7 +11,7 @@ use stripewise_format::rafs::{
     space::{Group, GroupKind},
 };
 
-use super::{Store, StoreError, ground::write_row, open::order_of};
+use super::{Store, StoreError, ground::write_row};
 use crate::shape::{BlockNo, StripeNo};
 
 /// Rounds after which it gives up. Items of groups keep their length, so that a few rounds do, but where groups come and go.
@@ -138,7 +138,7 @@ impl Store {
         self.generation = self.generation.saturating_add(1);
         let taken = std::mem::take(places);
         let Ok(out) = self.tree.write_out(self.generation, |_| Ok::<_, Infallible>(taken));
-        let mut written = self.write_begun(order_of(&self.superblock), &out.blocks).await;
+        let mut written = self.write_begun(&out.blocks).await;
         if written.is_ok() {
             written = self.flush().await;
         }

@@ -34,7 +34,7 @@ pub struct MakeOptions {
     pub label: String,
     /// Now, in microseconds since 1970.
     pub created_us: u64,
-    /// How slots of small files and of the tree are numbered.
+    /// How the slots of all stripe groups are numbered.
     pub order: Order,
     /// Stripes of the journal; as many as fit the volume, if none are given.
     pub journal_stripes: Option<u64>,

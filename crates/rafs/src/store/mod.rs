@@ -23,6 +23,7 @@ use stripewise_format::rafs::{
     superblock::Superblock,
 };
 
+pub(crate) use self::open::order_of;
 use self::running::Running;
 pub use self::{
     error::StoreError,
@@ -86,10 +87,10 @@ impl Store {
         &self.superblock
     }
 
-    /// How the slots of nodes and of small files are numbered.
+    /// How the slots of all stripe groups are numbered.
     #[must_use]
     pub fn order(&self) -> Order {
-        open::order_of(&self.superblock)
+        order_of(&self.superblock)
     }
 
     /// How many rows the journal still takes, and how many it has.
@@ -114,6 +115,12 @@ impl Store {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.space.counts()
+    }
+
+    /// Whether a block of a stripe group is taken.
+    #[must_use]
+    pub fn is_taken(&self, block: BlockNo) -> bool {
+        self.space.is_taken(block)
     }
 
     /// Blocks that files may still take, without those of stripes that are being filled. Some more are kept for the tree.

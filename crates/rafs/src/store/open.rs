@@ -168,8 +168,8 @@ fn blocks_of(run: Run) -> Range<BlockNo> {
     BlockNo(run.place)..BlockNo(run.place + u64::from(run.blocks))
 }
 
-/// How the slots of nodes and small files are numbered.
-pub(super) fn order_of(superblock: &Superblock) -> Order {
+/// How the slots of all stripe groups are numbered.
+pub(crate) fn order_of(superblock: &Superblock) -> Order {
     match superblock.order {
         SlotOrder::Rows => Order::Rows,
         SlotOrder::Columns => Order::Columns,

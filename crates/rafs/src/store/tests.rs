@@ -124,7 +124,7 @@ impl World {
 
     fn write(&mut self, file: u64, blocks: u64) {
         self.writes += 1;
-        let (tag, order) = (self.writes, open::order_of(self.store().superblock()));
+        let tag = self.writes;
         let store = self.store();
         if store.free_blocks() < blocks + 100 {
             return;
@@ -139,7 +139,7 @@ impl World {
         store.take(opened.kind, places.clone()).unwrap();
         let block = |number: u64| IoBuf::copy_of(&[(tag * 37 + number) as u8; BLOCK_BYTES]).freeze();
         let data: Vec<_> = (0..blocks).map(|number| (BlockNo(first.0 + number), block(number))).collect();
-        let written = now(store.write_blocks(order, &data));
+        let written = now(store.write_blocks(&data));
         store.close_stripe(opened.stripe);
         if written.is_err() {
             store.free(places).unwrap();
@@ -222,7 +222,7 @@ impl World {
     /// After a checkpoint: files have their blocks, and exactly their blocks and the tree's nodes are taken.
     fn check(&mut self) {
         let volume = self.volume.clone();
-        let order = open::order_of(self.store().superblock());
+        let order = order_of(self.store().superblock());
         let mut places = BTreeSet::new();
         for file in 0..8 {
             let Some(Extent { place, blocks, crcs }) = self.extent(file) else { continue };
@@ -241,8 +241,7 @@ impl World {
     fn add_nodes(&mut self, place: u64, places: &mut BTreeSet<u64>) {
         let superblock = self.store().superblock().clone();
         let geometry = self.volume.geometry();
-        let bytes =
-            read_block(&self.volume, geometry.offset_bytes(open::order_of(&superblock), BlockNo(place)));
+        let bytes = read_block(&self.volume, geometry.offset_bytes(order_of(&superblock), BlockNo(place)));
         let (_, payload) = open_at(&bytes, BlockKind::Node, place, superblock.uuid).unwrap();
         assert!(places.insert(place), "node {place} has two owners");
         if let Node::Inner { children, .. } = Node::decode(payload).unwrap() {
@@ -370,7 +369,7 @@ fn live_blocks_in_a_row_stay() {
     for (at, place) in places.into_iter().enumerate() {
         store.take(opened.kind, place..BlockNo(place.0 + 1)).unwrap();
         let bytes = IoBuf::copy_of(&[at as u8 + 1; BLOCK_BYTES]).freeze();
-        now(store.write_blocks(Order::Rows, &[(place, bytes)])).unwrap();
+        now(store.write_blocks(&[(place, bytes)])).unwrap();
     }
     let firsts =
         places.map(|place| read_block(&volume, volume.geometry().offset_bytes(Order::Rows, place))[0]);
@@ -426,7 +425,7 @@ fn a_record_does_not_come_before_the_blocks_that_it_refers_to() {
     now(store.commit(&[])).unwrap();
     let bytes = IoBuf::copy_of(&[7; BLOCK_BYTES]).freeze();
     let value = Extent { place: place.0, blocks: 1, crcs: Some(vec![crc32c(&bytes)]) }.encode();
-    now(store.write_blocks(Order::Rows, &[(place, bytes)])).unwrap();
+    now(store.write_blocks(&[(place, bytes)])).unwrap();
     now(store.put(extent(0), value.clone().into())).unwrap();
     world.note(extent(0), Some(value));
     world.volume.stop_after(1);

@@ -6,7 +6,7 @@ use stripewise_device::{Completion, IoBuf, IoError, SharedBuf};
 
 use super::{Store, StoreError};
 use crate::{
-    shape::{BLOCK_BYTES, BlockNo, Cell, Geometry, Order, StripeNo},
+    shape::{BLOCK_BYTES, BlockNo, Cell, Geometry, StripeNo},
     volume::Volume,
 };
 
@@ -24,39 +24,31 @@ pub struct StripeWrite {
 }
 
 impl Store {
-    /// Writes blocks that were taken, and that nothing durable refers to. Their slots are numbered in this order. A row that has no
+    /// Writes blocks that were taken, and that nothing durable refers to.  A row that has no
     /// other block but free ones is written as a whole. What is written is durable after a commit.
     ///
     /// # Errors
     /// [`StoreError::Io`]; then any of it may have been written.
-    pub async fn write_blocks(
-        &mut self,
-        order: Order,
-        blocks: &[(BlockNo, SharedBuf)],
-    ) -> Result<(), StoreError> {
+    pub async fn write_blocks(&mut self, blocks: &[(BlockNo, SharedBuf)]) -> Result<(), StoreError> {
         self.begin()?;
-        let written = self.write_begun(order, blocks).await;
+        let written = self.write_begun(blocks).await;
         self.end(written)
     }
 
-    pub(super) async fn write_begun(
-        &mut self,
-        order: Order,
-        blocks: &[(BlockNo, SharedBuf)],
-    ) -> Result<(), StoreError> {
+    pub(super) async fn write_begun(&mut self, blocks: &[(BlockNo, SharedBuf)]) -> Result<(), StoreError> {
         self.is_unflushed = true;
-        for write in self.plan_writes(order, blocks) {
+        for write in self.plan_writes(blocks) {
             write.carry_out(&*self.volume).await?;
         }
         Ok(())
     }
 
-    /// Plans writes of blocks, stripe by stripe. Their slots are numbered in this order. A row that has no other block but free ones is
+    /// Plans writes of blocks, stripe by stripe.  A row that has no other block but free ones is
     /// written as a whole. The caller carries them out before others can take these free blocks, and calls
     /// [`Store::note_written`] then.
     #[must_use]
-    pub fn plan_writes(&self, order: Order, blocks: &[(BlockNo, SharedBuf)]) -> Vec<StripeWrite> {
-        let geometry = self.geometry();
+    pub fn plan_writes(&self, blocks: &[(BlockNo, SharedBuf)]) -> Vec<StripeWrite> {
+        let (geometry, order) = (self.geometry(), self.order());
         let mut stripes: BTreeMap<StripeNo, BTreeMap<u32, Row>> = BTreeMap::new();
         for (block, bytes) in blocks {
             let (stripe, slot) = geometry.locate(*block);
@@ -66,7 +58,7 @@ impl Store {
         }
         let plan = |(stripe, rows): (StripeNo, BTreeMap<u32, Row>)| {
             let (whole, others): (BTreeMap<u32, Row>, BTreeMap<u32, Row>) =
-                rows.into_iter().partition(|(row, blocks)| self.may_fill(order, stripe, *row, blocks));
+                rows.into_iter().partition(|(row, blocks)| self.may_fill(stripe, *row, blocks));
             let cells = others.into_iter().flat_map(|(row, blocks)| {
                 blocks.into_iter().map(move |(column, bytes)| (Cell { row, column }, bytes))
             });
@@ -81,8 +73,8 @@ impl Store {
     }
 
     /// Whether the blocks of a row that are not among these are free.
-    fn may_fill(&self, order: Order, stripe: StripeNo, row: u32, blocks: &Row) -> bool {
-        let geometry = self.geometry();
+    fn may_fill(&self, stripe: StripeNo, row: u32, blocks: &Row) -> bool {
+        let (geometry, order) = (self.geometry(), self.order());
         let is_free = |column| {
             let slot = geometry.slot(order, Cell { row, column });
             self.space.is_free(geometry.block(stripe, slot))

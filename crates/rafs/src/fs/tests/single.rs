@@ -1,0 +1,119 @@
+//! Single cases.
+
+use super::*;
+
+fn plain() -> World {
+    World::new((4, 16), 400, Order::Rows)
+}
+
+/// A file of the root with these bytes.
+fn file(world: &World, name: &'static [u8], bytes: &[u8]) -> u64 {
+    let data = IoBuf::copy_of(bytes).freeze();
+    world.run(move |fs| {
+        Box::pin(async move {
+            let attr = fs.create(ROOT, name, new_inode(FileType::File)).await.unwrap();
+            assert_eq!(fs.write(attr.inode, 0, data.clone()).await, Ok(data.len()));
+            attr.inode
+        })
+    })
+}
+
+#[test]
+fn a_small_fsync_takes_a_row_or_two_one_flush_and_no_read() {
+    let world = plain();
+    world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    let (rows, blocks) = world.volume.written();
+    let (flushes, reads) = world.volume.flushes_and_reads();
+    let inode = file(&world, b"new", &[7; 4096]);
+    world.run(move |fs| Box::pin(fs.fsync(inode))).unwrap();
+    let (rows_then, blocks_then) = world.volume.written();
+    let (flushes_then, reads_then) = world.volume.flushes_and_reads();
+    assert!((1..=2).contains(&(rows_then - rows)), "{} rows", rows_then - rows);
+    assert_eq!((blocks_then - blocks, flushes_then - flushes, reads_then - reads), (0, 1, 0));
+}
+
+#[test]
+fn a_tree_that_is_written_and_synced_takes_whole_rows() {
+    let world = plain();
+    for number in 0..200_u32 {
+        let name: &'static [u8] = Box::leak(format!("file {number}").into_boxed_str().into_boxed_bytes());
+        file(&world, name, &vec![number as u8; 1000 + 700 * number as usize % 50_000]);
+    }
+    world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    let counters = world.run(|fs| Box::pin(fs.counters()));
+    assert_eq!(counters.single_blocks, 0, "{counters:?}");
+    world.check();
+}
+
+#[test]
+fn large_files_lie_in_stripes_of_their_own_and_are_overwritten_there() {
+    let world = plain();
+    let stripe = 64 * BLOCK_BYTES;
+    let inode = file(&world, b"large", &vec![5; 3 * stripe + 10_000]);
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    let before = world.run(|fs| Box::pin(fs.counters()));
+    assert_eq!(before.overwritten_blocks, 0);
+    let data = IoBuf::copy_of(&[6; 4096]).freeze();
+    world.run(move |fs| Box::pin(fs.write(inode, 40_960, data))).unwrap();
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    let after = world.run(|fs| Box::pin(fs.counters()));
+    assert_eq!((after.overwritten_blocks, after.written_blocks), (1, before.written_blocks));
+    let read = world.run(move |fs| Box::pin(fs.read(inode, 40_000, 10_000))).unwrap();
+    let wanted = |at: usize| if (960..5056).contains(&at) { 6 } else { 5 };
+    assert!(read.iter().enumerate().all(|(at, byte)| *byte == wanted(at)));
+    world.check();
+}
+
+#[test]
+fn a_file_without_a_name_lives_until_it_is_given_back() {
+    let mut world = plain();
+    let inode = file(&world, b"gone", &[1; 30_000]);
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    world.run(|fs| Box::pin(fs.unlink(ROOT, b"gone"))).unwrap();
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    let read = world.run(move |fs| Box::pin(fs.read(inode, 29_000, 5000))).unwrap();
+    assert_eq!(read.len(), 1000);
+    assert_eq!(world.check().orphans, 1);
+    let before = world.run(|fs| Box::pin(fs.usage()));
+    world.run(move |fs| Box::pin(fs.forget(inode, 1)));
+    world.env.pass(Duration::from_secs(6));
+    let after = world.run(|fs| Box::pin(fs.usage()));
+    assert_eq!(after.inodes + 1, before.inodes);
+    let attr = world.run(move |fs| Box::pin(fs.attr(inode)));
+    assert_eq!(attr, Err(FsError::Stale(inode)));
+    world.remount();
+}
+
+#[test]
+fn a_full_file_system_says_so_and_goes_on_once_files_are_removed() {
+    let world = World::new((4, 4), 100, Order::Rows);
+    let inode = file(&world, b"full", &[1; 100]);
+    let chunk = IoBuf::copy_of(&[2; 65_536]).freeze();
+    let written = world.run(move |fs| {
+        Box::pin(async move {
+            for at in 0..1000 {
+                match fs.write(inode, at * 65_536, chunk.clone()).await {
+                    Ok(65_536) => {}
+                    Ok(_) | Err(FsError::NoSpace) => return at,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            panic!("no volume is so large")
+        })
+    });
+    // 1,600 blocks; the rest is journal, and kept for what frees space.
+    assert!(written * 16 > 1000, "only {written} pieces of 16 blocks");
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    world.run(|fs| {
+        Box::pin(async move {
+            fs.unlink(ROOT, b"full").await.unwrap();
+            let new = fs.create(ROOT, b"other", new_inode(FileType::File)).await;
+            assert!(new.is_err() || new.is_ok());
+        })
+    });
+    world.run(move |fs| Box::pin(fs.forget(inode, 1)));
+    world.env.pass(Duration::from_secs(10));
+    let again = file(&world, b"again", &vec![3; 500_000]);
+    world.run(move |fs| Box::pin(fs.fsync(again))).unwrap();
+    world.check();
+}
