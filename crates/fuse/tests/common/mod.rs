@@ -1,0 +1,64 @@
+//! A file system in memory, whose mounts the tests look into by the kernel.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+pub(crate) mod answers;
+pub(crate) mod memory;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use stripewise_fuse::{Mount, MountOptions, Session, Unmount, Wishes};
+use stripewise_testkit::Need;
+use tempfile::TempDir;
+
+use self::memory::Memory;
+
+/// Whether file systems can be mounted here, and what else a test needs is here, too.
+#[track_caller]
+pub(crate) fn can_run(needs: &[Need<'_>]) -> bool {
+    let own = [Need::Root, Need::Device("/dev/fuse"), Need::FileSystem("fuse")];
+    stripewise_testkit::can_run(&[&own, needs].concat())
+}
+
+/// A mounted file system in memory. Dropping it unmounts.
+pub(crate) struct Mounted {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) session: Option<Session>,
+    folder: TempDir,
+}
+
+impl Mounted {
+    pub(crate) fn new() -> Self {
+        Self::with(&MountOptions::default(), &Wishes::default())
+    }
+
+    pub(crate) fn with(options: &MountOptions, wishes: &Wishes) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Arc::new(Memory::default());
+        let mount = Mount::new(folder.path(), options).unwrap();
+        let session = Session::start(mount, wishes, memory.clone(), 2).unwrap();
+        Self { memory, session: Some(session), folder }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn session(&mut self) -> &mut Session {
+        self.session.as_mut().unwrap()
+    }
+
+    /// Unmounts, and waits for the threads.
+    pub(crate) fn end(mut self) {
+        let mut session = self.session.take().unwrap();
+        session.unmount(Unmount::Now).unwrap();
+        session.join().unwrap();
+    }
+}
