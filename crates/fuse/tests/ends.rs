@@ -251,8 +251,23 @@ fn the_helper_mounts_and_unmounts() {
     fs::write(folder.path().join("file"), b"x").unwrap();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(mounts.contains("- fuse.stripewise a,\\040b "), "{mounts}");
+    let file = File::open(folder.path().join("file")).unwrap();
+    let refused = session.unmount(Unmount::Now).unwrap_err();
+    assert!(matches!(&refused, MountError::Helper { said, .. } if said.contains("busy")), "{refused}");
+    drop(file);
     session.unmount(Unmount::Now).unwrap();
     session.join().unwrap();
-    let refused = Mount::by_helper(Path::new("/proc/self"), &options).unwrap_err();
-    assert!(matches!(&refused, MountError::Helper { said, .. } if !said.is_empty()), "{refused}");
+}
+
+#[test]
+fn another_program_may_unmount_what_the_helper_has_mounted() {
+    if !common::can_run(&[Need::Tool("fusermount3"), Need::Tool("umount")]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mount = Mount::by_helper(folder.path(), &MountOptions::default()).unwrap();
+    let mut session = Session::start(mount, &Wishes::default(), Arc::new(Memory::default()), 1).unwrap();
+    tool("umount", &[folder.path().to_str().unwrap()]);
+    session.unmount(Unmount::Detach).unwrap();
+    session.join().unwrap();
 }

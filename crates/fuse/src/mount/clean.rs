@@ -69,7 +69,7 @@ fn resolved(point: &Path) -> Result<PathBuf, MountError> {
 }
 
 /// Whether the uppermost mount on `point` is one of ours.
-fn is_ours(point: &Path) -> Result<bool, MountError> {
+pub(super) fn is_ours(point: &Path) -> Result<bool, MountError> {
     const MOUNTINFO: &str = "/proc/self/mountinfo";
     let lines = fs::read(MOUNTINFO).map_err(MountError::system("read", Path::new(MOUNTINFO)))?;
     Ok(kind_of(&lines, point).is_some_and(|kind| KINDS.iter().any(|ours| ours.as_bytes() == kind)))

@@ -13,7 +13,7 @@ use rustix::net::{
     socketpair,
 };
 
-use super::{MountError, MountOptions, Unmount};
+use super::{MountError, MountOptions, Unmount, clean};
 
 const PROGRAM: &str = "fusermount3";
 /// Names the socket's descriptor in the helper: it gets it as its standard input.
@@ -42,12 +42,16 @@ pub(super) fn mount(point: &Path, options: &MountOptions) -> Result<OwnedFd, Mou
 
 pub(super) fn unmount(point: &Path, how: Unmount) -> Result<(), MountError> {
     let mut command = Command::new(PROGRAM);
-    command.arg("-u").arg("-q");
+    command.arg("-u");
     if how != Unmount::Now {
         command.arg("-z");
     }
     command.arg("--").arg(point).stdin(Stdio::null());
-    finish(start(&mut command)?, "unmount", point)
+    match finish(start(&mut command)?, "unmount", point) {
+        // Another process was first.
+        Err(_) if !clean::is_ours(point)? => Ok(()),
+        result => result,
+    }
 }
 
 fn start(command: &mut Command) -> Result<Child, MountError> {

@@ -6,10 +6,10 @@ use stripewise_fuse::{
     Errno, Message, Operation, Reply, Server,
     protocol::{FallocateMode, FileHandle, FileType, OpenReplyFlags, RenameFlags, Timestamp, XattrFlags},
     reply::{DirectoryBuffer, DirectoryEntry, FileSystemFigures, Opened, StatxAttributes},
-    request::{Caller, Create, Fallocate, Lseek, ReadDirectory, Rename, SetTime, Setattr, Setxattr, Whence},
+    request::{Create, Fallocate, Lseek, ReadDirectory, Rename, SetTime, Setattr, Setxattr, Whence},
 };
 
-use super::memory::{BORN, Memory, Result, TYPE_MASK, Tree};
+use super::memory::{BORN, FOLDER, Memory, Result, TYPE_MASK, Tree};
 
 const VALID: Duration = Duration::from_secs(1);
 const REGULAR: u32 = 0o100_000;
@@ -62,7 +62,7 @@ fn word(operation: &Operation<'_>) -> &'static str {
 impl Tree {
     fn answer(&mut self, message: &Message) -> Result<Answer> {
         let request = message.request();
-        let (node, caller) = (request.node.0, request.caller);
+        let (node, owner) = (request.node.0, (request.caller.uid, request.caller.gid));
         *self.seen.operations.entry(word(&request.operation)).or_default() += 1;
         match request.operation {
             Operation::Lookup { name } => self.find(node, name).and_then(|found| self.answer_entry(found)),
@@ -83,17 +83,17 @@ impl Tree {
                 send(move |reply| reply.bytes(&target))
             }
             Operation::Symlink(link) => {
-                let made = self.make_named(node, link.name, SYMLINK, caller)?;
+                let made = self.make(node, Some(link.name), SYMLINK, owner)?;
                 self.get(made)?.write(0, link.target);
                 self.answer_entry(made)
             }
             Operation::Mknod(make) => {
-                let made = self.make_named(node, make.name, make.mode, caller)?;
+                let made = self.make(node, Some(make.name), make.mode, owner)?;
                 self.get(made)?.attributes.rdev = make.rdev;
                 self.answer_entry(made)
             }
             Operation::Mkdir(make) => {
-                let made = self.make_named(node, make.name, super::memory::FOLDER | make.mode, caller)?;
+                let made = self.make(node, Some(make.name), FOLDER | make.mode, owner)?;
                 self.answer_entry(made)
             }
             Operation::Unlink { name } => self.remove(node, name, false).map(ok),
@@ -111,8 +111,8 @@ impl Tree {
                 answer_open()
             }
             Operation::Opendir(_) => answer_open(),
-            Operation::Create(create) => self.create(node, Some(create.name), &create, caller),
-            Operation::Tmpfile(create) => self.create(node, None, &create, caller),
+            Operation::Create(create) => self.create(node, Some(create.name), &create, owner),
+            Operation::Tmpfile(create) => self.create(node, None, &create, owner),
             Operation::Read(read) => self.read(node, read.offset_bytes, read.size_bytes),
             Operation::Write(write) => {
                 self.seen.write_bytes_max = self.seen.write_bytes_max.max(write.data.len());
@@ -146,21 +146,14 @@ impl Tree {
         }
     }
 
-    fn make_named(&mut self, parent: u64, name: &[u8], mode: u32, caller: Caller) -> Result<u64> {
-        match name.len() {
-            256.. => Err(Errno::NAMETOOLONG),
-            _ => self.make(parent, Some(name), mode, (caller.uid, caller.gid)),
-        }
-    }
-
     fn create(
         &mut self,
         parent: u64,
         name: Option<&[u8]>,
         create: &Create<'_>,
-        caller: Caller,
+        owner: (u32, u32),
     ) -> Result<Answer> {
-        let made = self.make(parent, name, REGULAR | create.mode, (caller.uid, caller.gid))?;
+        let made = self.make(parent, name, REGULAR | create.mode, owner)?;
         let entry = self.entry(made)?;
         send(move |reply| reply.created(&entry, &OPENED))
     }

@@ -137,6 +137,10 @@ impl Tree {
         if name.is_some_and(|name| self.find(parent, name).is_ok()) {
             return Err(Errno::EXIST);
         }
+        // The kernel lets longer ones through.
+        if name.is_some_and(|name| name.len() > 255) {
+            return Err(Errno::NAMETOOLONG);
+        }
         let node = self.next;
         self.next += 1;
         let now = SystemTime::now().into();
