@@ -1,7 +1,7 @@
 //! The Linux FUSE protocol: what a file system in user space says to the kernel, and hears from it.
 //!
 //! * [`protocol`]: opcodes, flags and structs of the ABI. No I/O.
-//! * [`request`]: parses what the kernel sends into an [`Operation`](request::Operation). No I/O.
+//! * [`request`]: parses what the kernel sends into an [`Operation`]. No I/O.
 //! * [`reply`]: encodes what is answered. No I/O.
 //! * [`mount`]: makes and ends mounts, and clears those whose server has died.
 //! * [`session`]: reads requests of one mount, and hands each to a [`Server`].

@@ -1,5 +1,7 @@
 //! How mounts begin and end: by us, by others, and by the death of their server.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, helpers included")]
+
 mod common;
 
 use std::{

@@ -77,14 +77,14 @@ pub(super) fn is_ours(point: &Path) -> Result<bool, MountError> {
 
 /// The type of the mount on `point`, as proc_pid_mountinfo(5) has it. Of several on one point, the last is on top.
 fn kind_of<'a>(lines: &'a [u8], point: &Path) -> Option<&'a [u8]> {
-    let entries = lines.split(|byte| *byte == b'\n').filter_map(|line| {
+    let mut entries = lines.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
         let place = unescaped(fields.nth(4)?);
         // Optional fields of any number, then a lone dash.
         let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
         (place.as_bytes() == point.as_os_str().as_bytes()).then_some(kind)
     });
-    entries.last()
+    entries.next_back()
 }
 
 /// Mountinfo writes space, tab, newline and backslash as a backslash and three octal digits.

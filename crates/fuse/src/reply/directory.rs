@@ -107,7 +107,7 @@ mod tests {
                 let before = buffer.as_bytes().len();
                 let is_in = if plus { buffer.push_plus(&entry(name), None) } else { buffer.push(&entry(name)) };
                 let len = buffer.as_bytes().len();
-                prop_assert!(len <= room as usize && len % 8 == 0);
+                prop_assert!(len <= room as usize && len.is_multiple_of(8));
                 prop_assert_eq!(is_in, len > before);
             }
         }

@@ -82,7 +82,6 @@ fn hand_on(channel: &Arc<Channel>, message: Message, server: &dyn Server) {
         }
         _ => Reply::new(channel.clone(), id),
     };
-    drop(request);
     // Its reply is dropped as it unwinds, and answers EIO. Other requests go on.
     if catch_unwind(AssertUnwindSafe(|| server.handle(message, reply))).is_err() {
         tracing::error!(id = id.0, "a FUSE server panicked; its request fails with EIO");

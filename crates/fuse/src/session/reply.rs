@@ -43,8 +43,10 @@ impl Reply {
         self.slices(&[]);
     }
 
-    /// Failure. Numbers above 511 are no errors that a program may see, and become EIO. Some have a meaning: after
-    /// ENOSYS, the kernel does not ask for the like again, and of FSYNC, FLUSH and SETXATTR not even tells its callers.
+    /// Failure. A number above 511 becomes EIO, since the kernel refuses it.
+    ///
+    /// After ENOSYS, the kernel does not send the like again. For some requests it then takes success for granted: for
+    /// OPEN, FLUSH and FSYNC, among others.
     pub fn error(mut self, error: Errno) {
         if let Some(channel) = self.channel.take() {
             channel.send_error(self.id, error);

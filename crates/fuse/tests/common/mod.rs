@@ -62,3 +62,8 @@ impl Mounted {
         session.join().unwrap();
     }
 }
+
+/// Bytes that tell where they belong.
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 7 % 251) as u8).collect()
+}
