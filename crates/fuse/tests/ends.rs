@@ -10,34 +10,21 @@ use std::{
     os::fd::AsFd,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, mpsc},
+    sync::Arc,
     thread,
-    time::{Duration, Instant},
 };
 
 use rustix::{fs::syncfs, io::Errno};
 use stripewise_fuse::{
-    Message, Mount, MountError, MountOptions, Operation, Reply, Session, Unmount, Wishes, clear_dead_mount,
+    Mount, MountError, MountOptions, Session, Unmount, Wishes, clear_dead_mount,
     mount::{BlockMount, is_dead_mount},
 };
 use stripewise_testkit::{Need, tool, tool_said};
 
-use common::{Mounted, memory::Memory};
+use common::{Mounted, code, end, memory::Memory, wait_until};
 
 /// Tells the child, which is this program again, where to mount.
 const POINT: &str = "STRIPEWISE_FUSE_TEST_POINT";
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn code<T>(result: std::io::Result<T>) -> Option<Errno> {
-    result.err().and_then(|error| error.raw_os_error()).map(Errno::from_raw_os_error)
-}
 
 #[test]
 #[ignore = "what the child does, until it is killed"]
@@ -154,36 +141,6 @@ fn a_mount_that_nobody_serves_leaves_nothing_behind() {
     assert!(matches!(missing, Err(MountError::System { .. })));
 }
 
-/// A server that keeps its replies, drops them, or panics.
-#[test]
-fn a_reply_that_is_dropped_is_eio_and_one_may_come_late() {
-    if !common::can_run(&[]) {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let (kept, keeps) = mpsc::channel();
-    let memory = Memory::default();
-    let kept = Mutex::new(kept);
-    let server = move |message: Message, reply: Reply| match message.request().operation {
-        Operation::Lookup { name: b"dropped" } => drop(reply),
-        Operation::Lookup { name: b"panic" } => panic!("as the test wants"),
-        Operation::Lookup { name: b"late" } => kept.lock().unwrap().send(reply).unwrap(),
-        _ => stripewise_fuse::Server::handle(&memory, message, reply),
-    };
-    let mount = Mount::new(folder.path(), &MountOptions::default()).unwrap();
-    let mut session = Session::start(mount, &Wishes::default(), Arc::new(server), 1).unwrap();
-    let late = folder.path().join("late");
-    let waiting = thread::spawn(move || code(fs::metadata(late)));
-    let reply = keeps.recv().unwrap();
-    assert_eq!(code(fs::metadata(folder.path().join("dropped"))), Some(Errno::IO));
-    assert_eq!(code(fs::metadata(folder.path().join("panic"))), Some(Errno::IO));
-    assert_eq!(code(fs::metadata(folder.path().join("other"))), Some(Errno::NOENT));
-    reply.error(Errno::ACCESS);
-    assert_eq!(waiting.join().unwrap(), Some(Errno::ACCESS));
-    session.unmount(Unmount::Now).unwrap();
-    session.join().unwrap();
-}
-
 /// A loop device for the time of a test.
 struct Loop(String);
 
@@ -235,7 +192,9 @@ fn a_plain_mount_does_not_hear_of_syncfs() {
     let file = File::create(mounted.path("file")).unwrap();
     rustix::io::write(&file, b"x").unwrap();
     syncfs(&file).unwrap();
-    assert_eq!((mounted.memory.count("syncfs"), mounted.memory.count("write")), (0, 1));
+    // Nor need the call wait for these writes.
+    wait_until("the write", || mounted.memory.count("write") == 1);
+    assert_eq!(mounted.memory.count("syncfs"), 0);
     drop(file);
     mounted.end();
 }
@@ -257,8 +216,7 @@ fn the_helper_mounts_and_unmounts() {
     let refused = session.unmount(Unmount::Now).unwrap_err();
     assert!(matches!(&refused, MountError::Helper { said, .. } if said.contains("busy")), "{refused}");
     drop(file);
-    session.unmount(Unmount::Now).unwrap();
-    session.join().unwrap();
+    end(session);
 }
 
 #[test]

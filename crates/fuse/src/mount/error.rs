@@ -17,9 +17,7 @@ pub enum MountError {
     )]
     NoDevice(#[source] io::Error),
     /// The helper is missing.
-    #[error(
-        "mounting without root needs `fusermount3`, which cannot be run ({0}): install fuse3, or be root"
-    )]
+    #[error("mount(2) is not permitted, and `fusermount3` cannot be run ({0}): be root, or install fuse3")]
     NoHelper(#[source] io::Error),
     /// The helper has refused.
     #[error("fusermount3 refuses to {what} {}: {said}", point.display())]

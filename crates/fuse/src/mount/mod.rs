@@ -33,7 +33,8 @@ pub enum Unmount {
     Now,
     /// Takes it out of the tree now (`MNT_DETACH`). It is served until its last user is gone.
     Detach,
-    /// As `Detach`, and requests under way and to come fail (`MNT_FORCE`). For root alone.
+    /// As `Detach`, and requests under way and to come fail (`MNT_FORCE`). For root alone. To a mount on a block device it is
+    /// a `Detach`.
     Abort,
 }
 

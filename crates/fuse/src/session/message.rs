@@ -59,9 +59,8 @@ impl Message {
         bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
     }
 
-    /// The data of a WRITE, as they came from the kernel; nothing for other requests. They begin at a multiple of
-    /// 4096 bytes of memory. A WRITE that the message still has is without data afterwards, and so the message is
-    /// consumed.
+    /// The data of a WRITE, for the server to keep; nothing for other requests. Their memory begins at a multiple of 4096
+    /// bytes. What else the request says is to be taken from it before.
     pub fn into_data(self) -> IoBuf {
         self.data
     }
@@ -115,6 +114,7 @@ mod tests {
         assert!(write.data.len() == size && write.data.iter().all(|byte| *byte == 7));
         let data = message.into_data();
         assert_eq!(data.len(), size);
+        assert_eq!(data.as_ptr().addr() % 4096, 0);
         data.as_ptr() == place
     }
 

@@ -8,9 +8,11 @@ pub(crate) mod memory;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
-use stripewise_fuse::{Mount, MountOptions, Session, Unmount, Wishes};
+use stripewise_fuse::{Errno, Mount, MountOptions, Session, Unmount, Wishes};
 use stripewise_testkit::Need;
 use tempfile::TempDir;
 
@@ -57,10 +59,33 @@ impl Mounted {
 
     /// Unmounts, and waits for the threads.
     pub(crate) fn end(mut self) {
-        let mut session = self.session.take().unwrap();
-        session.unmount(Unmount::Now).unwrap();
-        session.join().unwrap();
+        end(self.session.take().unwrap());
     }
+}
+
+/// Unmounts, and waits for the threads.
+pub(crate) fn end(mut session: Session) {
+    // A child that another test is just starting has our open files until its exec.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while let Err(error) = session.unmount(Unmount::Now) {
+        assert!(Instant::now() < deadline, "{error}");
+        thread::sleep(Duration::from_millis(10));
+    }
+    session.join().unwrap();
+}
+
+/// Waits a while until something is so.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What a failed call has said.
+pub(crate) fn code<T>(result: std::io::Result<T>) -> Option<Errno> {
+    result.err().and_then(|error| error.raw_os_error()).map(Errno::from_raw_os_error)
 }
 
 /// Bytes that tell where they belong.
