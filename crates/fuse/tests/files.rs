@@ -230,7 +230,7 @@ fn a_large_write_comes_as_one_request() {
             Mounted::with(&MountOptions::default(), &Wishes { writeback_cache, ..Wishes::default() });
         let negotiated = *mounted.session().negotiated();
         assert_eq!(negotiated.flags.contains(InitFlags::WRITEBACK_CACHE), writeback_cache);
-        println!("{negotiated:?}");
+        assert_eq!(mounted.memory.tree().seen.negotiated, Some(negotiated), "told before the first request");
         let content = pattern(4 << 20);
         let mut file = File::create_new(mounted.path("file")).unwrap();
         file.write_all(&content).unwrap();

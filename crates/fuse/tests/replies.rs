@@ -102,7 +102,7 @@ fn tasks_of_the_executor_answer() {
                 let len = write.data.len();
                 let (offset, node) = (write.offset_bytes, message.request().node);
                 let data = message.into_data();
-                assert!(data.len() == len && data.as_ptr().addr() % 4096 == 0);
+                assert!(data.len() == len && data.as_ptr().addr().is_multiple_of(4096));
                 memory.tree().get(node.0).unwrap().write(offset, &data);
                 reply.written(len as u32);
             } else {

@@ -35,11 +35,15 @@ use crate::{
 
 /// A file system, as a session sees it.
 pub trait Server: Send + Sync + 'static {
+    /// Tells what was agreed on, once, before the first request.
+    fn begin(&self, negotiated: &Negotiated) {
+        let _ = negotiated;
+    }
+
     /// Takes over a request and its reply. Several threads call at the same time.
     ///
-    /// It must not wait for anything that takes long: hand both over to a task. Not one but all requests come here
-    /// that are known, even those that the server does not support: those are answered with ENOSYS, or EOPNOTSUPP if the
-    /// kernel shall ask again.
+    /// It must not wait for anything that takes long: it hands both over to a task. All requests come here whose opcode is
+    /// known. What the server does not support, it answers with ENOSYS, or with EOPNOTSUPP if the kernel shall ask again.
     fn handle(&self, message: Message, reply: Reply);
 }
 
@@ -72,6 +76,7 @@ impl Session {
         let channel = mount.take_descriptor().map(Channel::new).map(Arc::new).ok_or(SessionError::Gone)?;
         let negotiated = begin(&channel, wishes)?;
         tracing::debug!(?negotiated, "a FUSE session begins");
+        server.begin(&negotiated);
         let threads = (0..threads.max(1))
             .map(|_| start_thread(&channel, negotiated, &server))
             .collect::<Result<_, _>>()?;

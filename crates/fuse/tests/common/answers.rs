@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use stripewise_fuse::{
-    Errno, Message, Operation, Reply, Server,
+    Errno, Message, Negotiated, Operation, Reply, Server,
     protocol::{FallocateMode, FileHandle, FileType, OpenReplyFlags, RenameFlags, Timestamp, XattrFlags},
     reply::{DirectoryBuffer, DirectoryEntry, FileSystemFigures, Opened, StatxAttributes},
     request::{Create, Fallocate, Lseek, ReadDirectory, Rename, SetTime, Setattr, Setxattr, Whence},
@@ -32,6 +32,10 @@ fn ok(_: ()) -> Answer {
 }
 
 impl Server for Memory {
+    fn begin(&self, negotiated: &Negotiated) {
+        self.tree().seen.negotiated = Some(*negotiated);
+    }
+
     fn handle(&self, message: Message, reply: Reply) {
         let answer = self.tree().answer(&message);
         match answer {

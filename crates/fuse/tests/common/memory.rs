@@ -7,7 +7,7 @@ use std::{
 };
 
 use stripewise_fuse::{
-    Errno,
+    Errno, Negotiated,
     protocol::{NodeId, Timestamp},
     reply::{Attributes, Entry},
 };
@@ -80,6 +80,7 @@ impl Inode {
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) operations: BTreeMap<&'static str, u64>,
+    pub(crate) negotiated: Option<Negotiated>,
     /// The largest WRITE, in bytes.
     pub(crate) write_bytes_max: usize,
 }
