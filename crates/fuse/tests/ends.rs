@@ -7,7 +7,13 @@ mod common;
 use std::{
     fs::{self, File},
     io::{BufRead, BufReader, Read},
-    os::fd::AsFd,
+    os::{
+        fd::AsFd,
+        unix::{
+            fs::{MetadataExt, PermissionsExt, chown},
+            process::CommandExt,
+        },
+    },
     path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -19,7 +25,7 @@ use stripewise_fuse::{
     Mount, MountError, MountOptions, Session, Unmount, Wishes, clear_dead_mount,
     mount::{BlockMount, is_dead_mount},
 };
-use stripewise_testkit::{Need, tool, tool_said};
+use stripewise_testkit::{Lack, Need, go_on, tool, tool_said, which};
 
 use common::{Mounted, code, end, memory::Memory, wait_until};
 
@@ -230,4 +236,46 @@ fn another_program_may_unmount_what_the_helper_has_mounted() {
     tool("umount", &[folder.path().to_str().unwrap()]);
     session.unmount(Unmount::Detach).unwrap();
     session.join().unwrap();
+}
+
+#[test]
+#[ignore = "what the child does, as a user without rights"]
+fn mounts_and_unmounts_as_this_user() {
+    let Some(point) = std::env::var_os(POINT) else { return };
+    let (point, options) = (Path::new(&point), MountOptions::default());
+    assert!(matches!(Mount::direct(point, &options), Err(MountError::System { .. })), "mount(2) is allowed");
+    let mount = Mount::new(point, &options).unwrap();
+    let session = Session::start(mount, &Wishes::default(), Arc::new(Memory::default()), 1).unwrap();
+    // The root folder is root's, and the kernel checks permissions.
+    assert_eq!(code(fs::write(point.join("file"), b"x")), Some(Errno::ACCESS));
+    assert_eq!(fs::read_dir(point).unwrap().count(), 0);
+    end(session);
+    assert!(!is_dead_mount(point).unwrap());
+}
+
+#[test]
+fn a_user_without_rights_mounts_by_the_helper() {
+    const NOBODY: u32 = 65534;
+    if !common::can_run(&[Need::Tool("fusermount3")]) {
+        return;
+    }
+    let helper = which("fusermount3").unwrap();
+    if fs::metadata(helper).unwrap().mode() & 0o4000 == 0 {
+        go_on(None, &[Lack { what: "fusermount3 is not set-user-ID root".to_owned(), is_demanded: true }]);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let point = folder.path().join("point");
+    fs::create_dir(&point).unwrap();
+    chown(&point, Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "mounts_and_unmounts_as_this_user", "--ignored"]).env(POINT, &point);
+    command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    let Ok(output) = command.output() else {
+        go_on(None, &[Lack::kernel("others may not run this program where it lies")]);
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
