@@ -1,0 +1,140 @@
+//! Finds and clears mounts whose server has died.
+//!
+//! The kernel ends a FUSE connection with its last descriptor, so nothing hangs: each request fails with ENOTCONN. But
+//! the mount stays.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+use super::{MountError, Unmount, end, helper, options::KINDS};
+use crate::Errno;
+
+/// Whether a mount of ours is on the folder `point`, and its server is dead.
+///
+/// # Errors
+/// If mountinfo, or the folder above, cannot be read.
+pub fn is_dead_mount(point: &Path) -> Result<bool, MountError> {
+    let point = resolved(point)?;
+    Ok(is_ours(&point)? && is_dead(&point))
+}
+
+/// Unmounts the mount on the folder `point` if it is one of ours and its server is dead, and others that lie dead under
+/// it. Says whether there was one.
+///
+/// # Errors
+/// If the mount there is not ours, or its server lives; and if it may not be unmounted.
+pub fn clear_dead_mount(point: &Path) -> Result<bool, MountError> {
+    let point = resolved(point)?;
+    let mut is_cleared = false;
+    // One mount may cover another.
+    while is_dead(&point) {
+        if !is_ours(&point)? {
+            return Err(MountError::NotOurs { point, why: "a mount of another program is dead there" });
+        }
+        match end(&point, Unmount::Detach) {
+            Err(MountError::System { source, .. })
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                helper::unmount(&point, Unmount::Detach)?;
+            }
+            result => result?,
+        }
+        is_cleared = true;
+    }
+    if is_cleared || !is_ours(&point)? {
+        return Ok(is_cleared);
+    }
+    Err(MountError::NotOurs { point, why: "its server is alive; unmount it instead" })
+}
+
+/// The server must answer a statfs: no cache does.
+fn is_dead(point: &Path) -> bool {
+    matches!(rustix::fs::statfs(point), Err(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
+/// The path without symbolic links. Only its parent can be looked into if a dead mount is on it.
+fn resolved(point: &Path) -> Result<PathBuf, MountError> {
+    let refused = MountError::system("find the folder above", point);
+    match (point.parent(), point.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            Ok(fs::canonicalize(parent).map_err(refused)?.join(name))
+        }
+        _ => fs::canonicalize(point).map_err(refused),
+    }
+}
+
+/// Whether the uppermost mount on `point` is one of ours.
+pub(super) fn is_ours(point: &Path) -> Result<bool, MountError> {
+    const MOUNTINFO: &str = "/proc/self/mountinfo";
+    let lines = fs::read(MOUNTINFO).map_err(MountError::system("read", Path::new(MOUNTINFO)))?;
+    Ok(kind_of(&lines, point).is_some_and(|kind| KINDS.iter().any(|ours| ours.as_bytes() == kind)))
+}
+
+/// The type of the mount on `point`, as proc_pid_mountinfo(5) has it. Of several on one point, the last is on top.
+fn kind_of<'a>(lines: &'a [u8], point: &Path) -> Option<&'a [u8]> {
+    let mut entries = lines.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let place = unescaped(fields.nth(4)?);
+        // Optional fields of any number, then a lone dash.
+        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        (place.as_bytes() == point.as_os_str().as_bytes()).then_some(kind)
+    });
+    entries.next_back()
+}
+
+/// Mountinfo writes space, tab, newline and backslash as a backslash and three octal digits.
+fn unescaped(text: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, behind)) = rest.split_first() {
+        match (first, behind.first_chunk::<3>().and_then(octal)) {
+            (b'\\', Some(byte)) => {
+                out.push(byte);
+                rest = &behind[3..];
+            }
+            _ => {
+                out.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+fn octal(digits: &[u8; 3]) -> Option<u8> {
+    let value =
+        digits.iter().try_fold(0_u32, |value, digit| Some(value * 8 + char::from(*digit).to_digit(8)?))?;
+    u8::try_from(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountinfo_tells_the_uppermost_mount() {
+        let lines = b"36 35 98:0 / /a\\040b rw,noatime shared:1 master:2 - ext4 /dev/root rw\n\
+            37 36 0:9 / /a\\040b rw - fuse.stripewise tank rw,user_id=0\n\
+            38 36 0:9 / /c rw - tmpfs\nnonsense\n";
+        assert_eq!(kind_of(lines, Path::new("/a b")), Some(&b"fuse.stripewise"[..]));
+        assert_eq!(kind_of(lines, Path::new("/c")), Some(&b"tmpfs"[..]));
+        assert_eq!(kind_of(lines, Path::new("/a")), None);
+    }
+
+    #[test]
+    fn only_whole_escapes_are_undone() {
+        assert_eq!(unescaped(b"\\134\\04x\\777\\"), "\\\\04x\\777\\");
+    }
+
+    #[test]
+    fn a_folder_without_a_mount_has_nothing_to_clear() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_dead_mount(folder.path()).unwrap());
+        assert!(!clear_dead_mount(folder.path()).unwrap());
+    }
+}
