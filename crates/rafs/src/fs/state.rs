@@ -95,6 +95,7 @@ impl State {
         if self.is_changing {
             return Err(FsError::Broken);
         }
+        self.store.check()?;
         if self.is_read_only { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 

@@ -153,7 +153,7 @@ impl World {
             volume,
             env,
             fs,
-            model: Model::new(),
+            model: Model::new((columns * rows) as usize * BLOCK_BYTES),
             is_failing: false,
             may_be_broken: false,
             seed: 0,
@@ -441,6 +441,11 @@ fn mount(env: &Arc<TestEnv>, volume: &Arc<TestVolume>) -> Fs {
     env.run(async move { Fs::mount(as_env, as_volume, options).await }).unwrap()
 }
 
+/// Histories of each test: RAFS_HISTORIES, for long runs.
+fn cases() -> u32 {
+    std::env::var("RAFS_HISTORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(60)
+}
+
 fn histories(shape: (u32, u32), stripes: u64, order: Order, actions: &[Action]) {
     let mut world = World::new(shape, stripes, order);
     for action in actions {
@@ -452,7 +457,7 @@ fn histories(shape: (u32, u32), stripes: u64, order: Order, actions: &[Action]) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 3000, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_is_lost_on_four_columns(actions in prop::collection::vec(action(), 1..120)) {
