@@ -291,7 +291,10 @@ impl State {
                 if range.start == 0 {
                     self.store.remove(Key::new(inode, KeyKind::Inline, 0)).await?;
                 }
-                self.leave(inode, range)?;
+                self.leave(inode, range.clone())?;
+                if !planned.is_large {
+                    self.note_full(inode, &range).await?;
+                }
             }
         }
         for part in planned.lent.iter() {
@@ -314,7 +317,7 @@ impl State {
         let Some(live) = self.live.get_mut(&inode) else { return };
         let size = live.inode.size_bytes;
         let mut pending = self.buffer.runs(inode, live.kept_bytes / BLOCK_BYTES as u64).flatten();
-        let first = pending.find(|block| !self.journaled.has(inode, *block));
+        let first = pending.find(|block| !self.journaled.is_current(inode, *block));
         let durable = first.map_or(size, |block| size.min(block.saturating_mul(BLOCK_BYTES as u64)));
         if durable > live.kept_bytes {
             live.kept_bytes = durable;
