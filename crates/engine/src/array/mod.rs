@@ -1,6 +1,7 @@
 //! The array: the handle that clients and operators hold.
 
 mod add;
+mod blocks;
 pub(crate) mod cache;
 mod commands;
 pub(crate) mod device;

@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     mutants::{Mutant, lives},
-    plan::recipe::{Recipe, Write},
+    plan::recipe::{Recipe, Span, Write},
     shape::{
         geometry::{Geometry, StripeSpan},
         rows::RowSet,
@@ -41,6 +41,8 @@ pub(crate) enum Content {
     Span(StripeSpan, Data),
     /// Cells that a cache lends, and all rows that are locked for them if gaps between them may be filled.
     Cells(Arc<CachedCells>, RowSet),
+    /// Whole blocks that a client writes, and their rows if they are all blocks of consecutive rows.
+    Blocks(Arc<CachedCells>, Option<Span>),
 }
 
 impl Content {
@@ -50,13 +52,14 @@ impl Content {
         match self {
             Self::Span(span, _) => touched_rows(span, chunk_bytes),
             Self::Cells(cells, _) => cells.dirty_rows(),
+            Self::Blocks(cells, rows) => rows_of_blocks(cells, *rows),
         }
     }
 
     /// Leaves gaps as they are from now on. False if that was so before.
     pub(crate) fn leave_gaps(&mut self) -> bool {
         match self {
-            Self::Span(..) => false,
+            Self::Span(..) | Self::Blocks(..) => false,
             Self::Cells(_, held) => !std::mem::take(held).is_empty(),
         }
     }
@@ -73,6 +76,16 @@ pub(crate) fn touched_rows(span: &StripeSpan, chunk_bytes: usize) -> RowSet {
         .map(|column| RowSet::touching(span.in_column(column, chunk_bytes).0))
         .fold(RowSet::EMPTY, |all, rows| all | rows);
     near_rows(rows)
+}
+
+/// The rows of a client's blocks; a mutant sees the first of several whole ones only.
+fn rows_of_blocks(cells: &CachedCells, rows: Option<Span>) -> RowSet {
+    match rows {
+        Some(Span { start, .. }) if lives(Mutant::FirstRowLocked) => {
+            RowSet::range(start.into()..usize::from(start) + 1)
+        }
+        _ => cells.dirty_rows(),
+    }
 }
 
 /// All of these rows; a mutant sees the first word of them only.
@@ -103,7 +116,9 @@ pub(crate) fn compute(
             let new = NewData { span, chunk_bytes, content: &bufs[..] };
             compute_from(recipe, data_columns, new, fetched, ask);
         }
-        Content::Cells(cells, _) => compute_from(recipe, data_columns, cells, fetched, ask),
+        Content::Cells(cells, _) | Content::Blocks(cells, _) => {
+            compute_from(recipe, data_columns, cells, fetched, ask)
+        }
     }
 }
 

@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     cache::Ending,
-    compute::{Content, Data},
+    compute::{CachedCells, Content, Data},
     error::ArrayError,
     intent::{IntentGuard, KeptIntent},
     life::detached::Detached,
     locks::{KeptRows, Place},
     members::{stats::Cause, topology::Topology},
-    plan::Recipe,
+    plan::{Recipe, recipe::Span},
     shape::geometry::{StripeIndex, StripeSpan},
 };
 
@@ -40,11 +40,24 @@ impl StripeWrite {
         Self { stripe: span.stripe, content: Content::Span(span, data), flags, ending: None }
     }
 
+    /// Blocks of a client, and their rows if they are all blocks of consecutive rows.
+    pub(super) fn of_blocks(stripe: StripeIndex, cells: Arc<CachedCells>, rows: Option<Span>) -> Self {
+        let content = Content::Blocks(cells, rows);
+        Self { stripe, content, flags: WriteFlags::default(), ending: None }
+    }
+
+    /// Whether it is of a client's whole rows.
+    pub(super) fn is_of_rows(&self) -> bool {
+        matches!(self.content, Content::Blocks(_, Some(_)))
+    }
+
     /// Why members work for it.
     #[inline]
     pub(super) fn cause(&self, guards: &Guards<'_>) -> Cause {
         match (&self.content, &guards.ending) {
             (Content::Cells(..), _) => Cause::Destage,
+            (Content::Blocks(_, Some(_)), _) => Cause::Whole,
+            (Content::Blocks(_, None), _) => Cause::Part,
             // The cache must be told of whole stripes only.
             (Content::Span(..), Some(_)) => Cause::Whole,
             (Content::Span(..), None) => Cause::Part,
@@ -56,6 +69,7 @@ impl StripeWrite {
         match &self.content {
             Content::Span(span, data) => (span, data),
             Content::Cells(..) => unreachable!("a cache has no part to put into itself"),
+            Content::Blocks(..) => unreachable!("blocks are no part of a stripe's bytes"),
         }
     }
 
