@@ -499,6 +499,24 @@ mod tests {
     }
 
     #[test]
+    fn a_block_may_share_a_part_of_a_buffer() {
+        let mut whole = IoBuf::zeroed(4 * BUF_ALIGN);
+        whole[2 * BUF_ALIGN..].fill(2);
+        whole[2 * BUF_ALIGN + 512] = 3;
+        let whole = whole.freeze();
+        let part = |from: usize| whole.slice(from..from + BUF_ALIGN);
+        let mut block = Block::sharing(part(2 * BUF_ALIGN)).unwrap();
+        assert_eq!((block.len(), block[0], block[512]), (BUF_ALIGN, 2, 3));
+        assert_eq!(block.lend(512..1024).as_ptr(), whole[2 * BUF_ALIGN + 512..].as_ptr());
+        assert!(block.is_same(&Block::sharing(part(2 * BUF_ALIGN)).unwrap()));
+        assert!(!block.is_same(&Block::sharing(part(3 * BUF_ALIGN)).unwrap()));
+        assert!(block.get_mut().is_none(), "others hold parts of its allocation");
+        assert_eq!(Block::sharing(whole.slice(0..512)).unwrap_err().len(), 512);
+        drop(whole);
+        assert_eq!(block.get_mut().unwrap()[512], 3);
+    }
+
+    #[test]
     fn a_shared_buffer_is_owned_again_only_when_alone() {
         let shared = IoBuf::copy_of(b"parity").freeze();
         let part = shared.slice(0..3);
