@@ -39,10 +39,27 @@ use crate::{
 pub(crate) enum Content {
     /// One contiguous part of the stripe, with its bytes: a client's write.
     Span(StripeSpan, Data),
-    /// Cells that a cache lends, and all rows that are locked for them if gaps between them may be filled.
-    Cells(Arc<CachedCells>, RowSet),
-    /// Whole blocks that a client writes, and their rows if they are all blocks of consecutive rows.
-    Blocks(Arc<CachedCells>, Option<Span>),
+    /// Cells, and whose they are.
+    Cells(Arc<CachedCells>, CellsOf),
+}
+
+/// Whose cells are written.
+#[derive(Debug)]
+pub(crate) enum CellsOf {
+    /// A cache lends them. All rows that are locked for them, if gaps between them may be filled.
+    Cache(RowSet),
+    /// A client writes them as whole blocks. Their rows, if they are all blocks of consecutive rows.
+    Client(Option<Span>),
+}
+
+impl CellsOf {
+    /// The rows that are locked if gaps may be filled.
+    pub(crate) fn held(&self) -> RowSet {
+        match self {
+            Self::Cache(held) => *held,
+            Self::Client(_) => RowSet::EMPTY,
+        }
+    }
 }
 
 impl Content {
@@ -51,16 +68,28 @@ impl Content {
     pub(crate) fn rows(&self, chunk_bytes: usize) -> RowSet {
         match self {
             Self::Span(span, _) => touched_rows(span, chunk_bytes),
-            Self::Cells(cells, _) => cells.dirty_rows(),
-            Self::Blocks(cells, rows) => rows_of_blocks(cells, *rows),
+            Self::Cells(cells, of) => rows_of(cells, of),
         }
     }
 
     /// Leaves gaps as they are from now on. False if that was so before.
     pub(crate) fn leave_gaps(&mut self) -> bool {
         match self {
-            Self::Span(..) | Self::Blocks(..) => false,
-            Self::Cells(_, held) => !std::mem::take(held).is_empty(),
+            Self::Span(..) | Self::Cells(_, CellsOf::Client(_)) => false,
+            Self::Cells(_, CellsOf::Cache(held)) => !std::mem::take(held).is_empty(),
+        }
+    }
+
+    /// Whether a cache destages it.
+    pub(crate) fn is_destaged(&self) -> bool {
+        matches!(self, Self::Cells(_, CellsOf::Cache(_)))
+    }
+
+    /// The rows that it consists of, if a client writes whole rows.
+    pub(crate) fn whole_rows(&self) -> Option<Span> {
+        match self {
+            Self::Cells(_, CellsOf::Client(rows)) => *rows,
+            Self::Cells(_, CellsOf::Cache(_)) | Self::Span(..) => None,
         }
     }
 }
@@ -78,11 +107,11 @@ pub(crate) fn touched_rows(span: &StripeSpan, chunk_bytes: usize) -> RowSet {
     near_rows(rows)
 }
 
-/// The rows of a client's blocks; a mutant sees the first of several whole ones only.
-fn rows_of_blocks(cells: &CachedCells, rows: Option<Span>) -> RowSet {
-    match rows {
-        Some(Span { start, .. }) if lives(Mutant::FirstRowLocked) => {
-            RowSet::range(start.into()..usize::from(start) + 1)
+/// The rows of cells; a mutant sees the first of a client's whole ones only.
+fn rows_of(cells: &CachedCells, of: &CellsOf) -> RowSet {
+    match of {
+        CellsOf::Client(Some(Span { start, .. })) if lives(Mutant::FirstRowLocked) => {
+            RowSet::range(usize::from(*start)..usize::from(*start) + 1)
         }
         _ => cells.dirty_rows(),
     }
@@ -116,9 +145,7 @@ pub(crate) fn compute(
             let new = NewData { span, chunk_bytes, content: &bufs[..] };
             compute_from(recipe, data_columns, new, fetched, ask);
         }
-        Content::Cells(cells, _) | Content::Blocks(cells, _) => {
-            compute_from(recipe, data_columns, cells, fetched, ask)
-        }
+        Content::Cells(cells, _) => compute_from(recipe, data_columns, cells, fetched, ask),
     }
 }
 

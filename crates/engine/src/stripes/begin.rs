@@ -99,7 +99,7 @@ impl Stripes {
                 let rows = write.content.rows(self.geometry().chunk_bytes());
                 let rows = match &write.content {
                     Content::Span(..) => self.locks.lock_write(&write.place(false), rows),
-                    Content::Cells(..) | Content::Blocks(..) => self.locks.lock(write.stripe, rows),
+                    Content::Cells(..) => self.locks.lock(write.stripe, rows),
                 };
                 (write, rows.await)
             }

@@ -14,7 +14,6 @@ use super::{
     steps::{Progress, Rest, StripeWrite},
 };
 use crate::{
-    cache::Cache,
     compute::{CachedCells, Data},
     error::ArrayError,
     life::{detached::Detached, step::step},
@@ -98,7 +97,8 @@ impl Stripes {
             return Detached::done(Err(ArrayError::Failed));
         }
         if let Some(cache) = self.cache.get(&request).value() {
-            write.ending = Some(begin_pass(cache, &write, cells));
+            let are_rows = write.content.whole_rows().is_some();
+            write.ending = Some(cache.begin_pass_of(write.stripe, cells.clone(), are_rows));
         }
         let env = self.life.env();
         let rest = if env.is_here() {
@@ -175,14 +175,6 @@ impl Stripes {
             Ok(by_rows(stripes.read_uncut(&request, pieces, buf).await?, rows.len(), columns))
         })
     }
-}
-
-fn begin_pass(
-    cache: &Arc<Cache>,
-    write: &StripeWrite,
-    cells: &Arc<CachedCells>,
-) -> Box<crate::cache::Ending> {
-    cache.begin_pass_of(write.stripe, cells.clone(), write.is_of_rows())
 }
 
 /// Cuts what was read column by column into blocks, row by row.

@@ -7,7 +7,7 @@ use stripewise_format::extension::MemberClass;
 use super::{Stripes, beside::Beside, trace::StripeWay, traced::spread_of};
 use crate::{
     cache::{Cache, DestageCost},
-    compute::{CachedCells, Content},
+    compute::{CachedCells, CellsOf, Content},
     members::topology::Topology,
     mutants::{Mutant, lives},
     plan::{
@@ -150,23 +150,18 @@ impl Stripes {
         let of_cells;
         let span = match content {
             Content::Span(span, _) => Some(span),
-            Content::Cells(cells, held) if may_fill(cells, *held) => None,
+            Content::Cells(cells, of) if may_fill(cells, of.held()) => None,
             Content::Cells(cells, _) => {
-                of_cells = span_of(stripe, cells, &topology.geometry);
-                of_cells.as_ref()
-            }
-            Content::Blocks(_, Some(rows))
-                if self.is_made_by_rows(selection, topology, (stripe, *rows), recipe) =>
-            {
-                return Ok(());
-            }
-            Content::Blocks(cells, _) => {
+                let is_made = |rows| self.is_made_by_rows(selection, topology, (stripe, rows), recipe);
+                if content.whole_rows().is_some_and(is_made) {
+                    return Ok(());
+                }
                 of_cells = span_of(stripe, cells, &topology.geometry);
                 of_cells.as_ref()
             }
         };
         let span = span.filter(|_| unreadable.is_empty());
-        let is_destage = matches!(content, Content::Cells(..));
+        let is_destage = content.is_destaged();
         let is_made = |span| self.is_made_quickly(selection, topology, (span, is_destage), recipe);
         if !span.is_some_and(is_made) {
             *recipe = self.planned_recipe(selection, topology, (stripe, content), unreadable)?;
@@ -251,21 +246,21 @@ impl Stripes {
         };
         match content {
             Content::Span(span, _) => state.set_for_write(geometry, span, trusted, presence),
-            Content::Cells(cells, _) | Content::Blocks(cells, _) => {
+            Content::Cells(cells, _) => {
                 state.set_empty(geometry, trusted, presence);
                 cells.enter_into(RowSet::ALL, &mut state);
             }
         }
-        if lives(Mutant::FirstColumnPlanned) && matches!(content, Content::Blocks(..)) {
+        if lives(Mutant::FirstColumnPlanned) && matches!(content, Content::Cells(_, CellsOf::Client(_))) {
             let dirty = state.columns.iter_mut().filter(|column| !column.dirty.is_empty());
             dirty.skip(1).for_each(|column| column.dirty = RowSet::EMPTY);
         }
         let held = match content {
-            Content::Cells(_, held) if !held.is_empty() => Some(*held),
-            _ => None,
+            Content::Cells(_, of) => Some(of.held()).filter(|held| !held.is_empty()),
+            Content::Span(..) => None,
         };
         let gaps = held.map_or(GapRule::default(), |_| self.gap_rule());
-        let fills = matches!(content, Content::Cells(cells, held) if may_fill(cells, *held));
+        let fills = matches!(content, Content::Cells(cells, of) if may_fill(cells, of.held()));
         let cache = if fills { self.cache() } else { None };
         let beside = cache.and_then(|cache| self.beside(&cache, stripe));
         let costs = StripeCosts { topology, stripe, gaps, beside };
@@ -278,18 +273,15 @@ impl Stripes {
         if self.tracer.is_on() {
             let span = match content {
                 Content::Span(span, _) => *span,
-                Content::Cells(cells, _) | Content::Blocks(cells, _) => spread_of(stripe, cells, chunk_bytes),
+                Content::Cells(cells, _) => spread_of(stripe, cells, chunk_bytes),
             };
-            let is_destage = matches!(content, Content::Cells(..));
-            self.trace(selection, geometry, (&span, is_destage), &plan.bands);
+            self.trace(selection, geometry, (&span, content.is_destaged()), &plan.bands);
         }
         let recipe = match content {
             Content::Span(span, _) => {
                 plan::lower(&plan, &state, |column| [span.in_column(column, chunk_bytes).0])
             }
-            Content::Cells(cells, _) | Content::Blocks(cells, _) => {
-                plan::lower(&plan, &state, |column| cells.new_ranges(column))
-            }
+            Content::Cells(cells, _) => plan::lower(&plan, &state, |column| cells.new_ranges(column)),
         };
         Ok(Recipe { filled, ..recipe })
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cache::Ending,
-    compute::{CachedCells, Content, Data},
+    compute::{CachedCells, CellsOf, Content, Data},
     error::ArrayError,
     intent::{IntentGuard, KeptIntent},
     life::detached::Detached,
@@ -42,22 +42,17 @@ impl StripeWrite {
 
     /// Blocks of a client, and their rows if they are all blocks of consecutive rows.
     pub(super) fn of_blocks(stripe: StripeIndex, cells: Arc<CachedCells>, rows: Option<Span>) -> Self {
-        let content = Content::Blocks(cells, rows);
+        let content = Content::Cells(cells, CellsOf::Client(rows));
         Self { stripe, content, flags: WriteFlags::default(), ending: None }
-    }
-
-    /// Whether it is of a client's whole rows.
-    pub(super) fn is_of_rows(&self) -> bool {
-        matches!(self.content, Content::Blocks(_, Some(_)))
     }
 
     /// Why members work for it.
     #[inline]
     pub(super) fn cause(&self, guards: &Guards<'_>) -> Cause {
         match (&self.content, &guards.ending) {
-            (Content::Cells(..), _) => Cause::Destage,
-            (Content::Blocks(_, Some(_)), _) => Cause::Whole,
-            (Content::Blocks(_, None), _) => Cause::Part,
+            (Content::Cells(_, CellsOf::Cache(_)), _) => Cause::Destage,
+            (Content::Cells(_, CellsOf::Client(Some(_))), _) => Cause::Whole,
+            (Content::Cells(_, CellsOf::Client(None)), _) => Cause::Part,
             // The cache must be told of whole stripes only.
             (Content::Span(..), Some(_)) => Cause::Whole,
             (Content::Span(..), None) => Cause::Part,
@@ -68,8 +63,7 @@ impl StripeWrite {
     pub(super) fn client_part(&self) -> (&StripeSpan, &Data) {
         match &self.content {
             Content::Span(span, data) => (span, data),
-            Content::Cells(..) => unreachable!("a cache has no part to put into itself"),
-            Content::Blocks(..) => unreachable!("blocks are no part of a stripe's bytes"),
+            Content::Cells(..) => unreachable!("cells are no part that is put into a cache"),
         }
     }
 
