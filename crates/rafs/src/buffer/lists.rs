@@ -125,6 +125,11 @@ impl Lists {
         self.by_age.first().map(|(since, _)| *since)
     }
 
+    /// Where it is.
+    pub(super) fn oldest_slot(&self) -> Option<Slot> {
+        self.by_age.first().map(|(_, slot)| *slot)
+    }
+
     fn wait(&mut self, slot: Slot) {
         let Some(Entry { owner, first, since, .. }) = self.get(slot) else { return };
         let (place, since) = ((*owner, *first), *since);

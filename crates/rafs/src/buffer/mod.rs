@@ -157,6 +157,12 @@ impl Buffer {
         self.lists.oldest()
     }
 
+    /// The file of this entry.
+    #[must_use]
+    pub fn oldest_file(&self) -> Option<u64> {
+        self.lists.oldest_slot().and_then(|slot| self.lists.get(slot)).map(|entry| entry.owner.inode)
+    }
+
     /// The runs of a file's blocks that are buffered, from one on, in order.
     pub fn runs(&self, inode: u64, from: u64) -> impl Iterator<Item = Range<u64>> {
         let index = self.files.get(&inode);

@@ -70,8 +70,11 @@ pub async fn check(volume: &Arc<dyn Volume>) -> Result<Report, MountError> {
     replay.data.iter().for_each(|data| items.take_up_data(data.inode));
     let mut report =
         Report { records: replay.records, nodes: nodes.places.len() as u64, ..Report::default() };
-    let mut owned: Vec<Owned> =
-        nodes.places.iter().map(|place| Owned { blocks: *place..place + 1, inode: 0 }).collect();
+    let mut owned: Vec<Owned> = nodes
+        .places
+        .iter()
+        .map(|place| Owned { blocks: *place..place.saturating_add(1), inode: 0 })
+        .collect();
     report.problems.append(&mut nodes.problems);
     items.judge(&mut report, &mut owned);
     judge_space(&store, owned, &mut report.problems);

@@ -5,17 +5,18 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
-use futures_util::{
-    future::{Either, select},
-    task::AtomicWaker,
-};
-use std::task::Poll;
+use futures_util::{future::select, task::AtomicWaker};
+use stripewise_device::Timestamp;
 
 use super::{FsError, Shared, write_out::Scope};
 use crate::buffer::Due;
+
+/// Full pieces that are read into the buffer in one step.
+const PIECES_AT_ONCE: usize = 8;
 
 /// A wish that the background looks at what is to be done.
 #[derive(Default)]
@@ -43,29 +44,26 @@ impl Kick {
 /// Looks at what is due until the file system ends.
 pub(super) async fn run(shared: Arc<Shared>) {
     let tick = (shared.options.age / 5).max(Duration::from_millis(1));
-    let mut is_idle = true;
-    let mut ticks = 0_u64;
+    let (mut is_idle, mut committed) = (true, shared.env.now());
     while !shared.is_ending.load(Ordering::Acquire) {
         let kicked = Box::pin(shared.kick.wait());
         if is_idle {
             kicked.await;
+            committed = shared.env.now();
         } else {
-            match select(kicked, shared.env.sleep(tick)).await {
-                Either::Left(_) => {}
-                Either::Right(_) => ticks += 1,
-            }
+            select(kicked, shared.env.sleep(tick)).await;
         }
         if shared.is_ending.load(Ordering::Acquire) {
             break;
         }
-        // What fails is told to the next fsync, which tries again; it is tried here again, too, after a while.
-        is_idle = step(&shared, ticks).await.unwrap_or(false);
+        // What fails here is tried again, here and by the next fsync.
+        is_idle = step(&shared, &mut committed).await.unwrap_or(false);
     }
     shared.has_ended.set(());
 }
 
 /// Does what is due. Returns whether nothing is left that will be.
-async fn step(shared: &Shared, ticks: u64) -> Result<bool, FsError> {
+async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsError> {
     let (due, room, is_unused) = {
         let state = shared.state.lock().await;
         if state.check_writable().is_err() {
@@ -78,7 +76,11 @@ async fn step(shared: &Shared, ticks: u64) -> Result<bool, FsError> {
         shared.state.lock().await.free_some().await?;
         shared.kick.want();
     }
-    while shared.state.lock().await.gather_piece(shared.now()).await? {}
+    for _ in 0..PIECES_AT_ONCE {
+        if !shared.state.lock().await.gather_piece(shared.now()).await? {
+            break;
+        }
+    }
     match due {
         Some(Due::Room) => shared.write_out(Scope::All).await?,
         Some(Due::Age) => shared.sync().await?,
@@ -91,12 +93,12 @@ async fn step(shared: &Shared, ticks: u64) -> Result<bool, FsError> {
         let state = shared.state.lock().await;
         state.buffer.blocks() == 0
             && state.unused.is_empty()
-            && state.full.is_empty()
             && state.dirty.is_empty()
             && !state.store.has_changes()
     };
     // Names and attributes are committed every T_t.
-    if !is_clean && ticks % 5 == 4 {
+    if !is_clean && shared.env.now().since(*committed) >= shared.options.age {
+        *committed = shared.env.now();
         shared.commit(None).await?;
     }
     Ok(is_clean)

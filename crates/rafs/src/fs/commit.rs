@@ -8,6 +8,16 @@ use stripewise_format::rafs::key::{Key, KeyKind};
 use super::{FsError, entries::orphan_key, state::State};
 use crate::{shape::BLOCK_BYTES, store::FileBlocks};
 
+/// What comes along with a commit.
+#[derive(Default)]
+struct Gathered {
+    data: Vec<FileBlocks>,
+    /// The lengths that the files' inodes had in the tree before.
+    before: Vec<(u64, u64)>,
+    /// Blocks of files of which the journal had no version before.
+    new: Vec<(u64, u64)>,
+}
+
 /// Extents that are looked at in one step when a file is freed.
 const FREED_EXTENTS: usize = 512;
 
@@ -19,11 +29,14 @@ impl State {
     pub(super) async fn commit(&mut self, files: &[u64]) -> Result<(), FsError> {
         self.begin()?;
         let gathered = self.gather(files).await;
-        let (data, before) = self.end(gathered)?;
+        let Gathered { data, before, new } = self.end(gathered)?;
         let committed = self.store.commit(&data).await;
         if let Err(error) = committed {
             for FileBlocks { inode, first, blocks } in &data {
-                self.journaled.remove(*inode, *first..*first + blocks.len() as u64);
+                self.journaled.outdate(*inode, *first..*first + blocks.len() as u64);
+            }
+            for (inode, block) in new {
+                self.journaled.remove(inode, block..block + 1);
             }
             for (inode, kept_bytes) in before {
                 self.lower_kept(inode, kept_bytes);
@@ -36,36 +49,35 @@ impl State {
         Ok(())
     }
 
-    /// What comes along with a commit, and the lengths that the files' inodes had in the tree before.
-    async fn gather(&mut self, files: &[u64]) -> Result<(Vec<FileBlocks>, Vec<(u64, u64)>), FsError> {
-        let (mut data, mut before) = (Vec::new(), Vec::new());
+    async fn gather(&mut self, files: &[u64]) -> Result<Gathered, FsError> {
+        let mut gathered = Gathered::default();
         for inode in files {
             let Some(live) = self.live.get(inode) else { continue };
-            before.push((*inode, live.kept_bytes));
-            data.extend(self.gather_file(*inode).await?);
+            gathered.before.push((*inode, live.kept_bytes));
+            self.gather_file(*inode, &mut gathered).await?;
         }
         self.put_dirty().await?;
-        Ok((data, before))
+        Ok(gathered)
     }
 
-    async fn gather_file(&mut self, inode: u64) -> Result<Vec<FileBlocks>, FsError> {
+    async fn gather_file(&mut self, inode: u64, gathered: &mut Gathered) -> Result<(), FsError> {
         let pending: Vec<u64> = self.pending(inode).collect();
         if pending == [0] && self.is_small(inode).await? {
             if let Some(part) = self.buffer.read(inode, 0..1).first() {
                 self.put_inline(inode, &part.data).await?;
             }
-            return Ok(Vec::new());
+            return Ok(());
         }
         let runs = pending.chunk_by(|one, next| one + 1 == *next).map(|run| run[0]..run[run.len() - 1] + 1);
-        let mut all = Vec::new();
         for run in runs {
             let parts = self.buffer.read(inode, run.clone());
             let blocks = parts.iter().flat_map(|part| in_blocks(&part.data)).collect();
-            self.journaled.add(inode, run.clone());
-            all.push(FileBlocks { inode, first: run.start, blocks });
+            let new = self.journaled.add(inode, run.clone());
+            gathered.new.extend(new.into_iter().map(|block| (inode, block)));
+            gathered.data.push(FileBlocks { inode, first: run.start, blocks });
         }
         self.raise_kept(inode);
-        Ok(all)
+        Ok(())
     }
 
     /// Blocks of a file that a crash would lose.
@@ -81,6 +93,7 @@ impl State {
             live.kept_bytes = kept_bytes.min(live.kept_bytes);
             self.dirty.insert(inode);
         }
+        self.raise_kept(inode);
     }
 
     /// Writes the tree: the journal is empty then. Nothing may be durable in the journal only.

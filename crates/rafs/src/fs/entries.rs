@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Links of an inode at most, as many as ext4 has for files, and more than it has for folders.
-const LINKS_MAX: u32 = 65_000;
+pub(super) const LINKS_MAX: u32 = 65_000;
 
 impl State {
     /// Looks up a name. The caller uses the inode from then on.

@@ -16,11 +16,13 @@ impl Journaled {
         self.0.get(&inode).is_some_and(|blocks| blocks.get(&block) == Some(&true))
     }
 
-    /// Blocks of a file have come along with a commit.
-    pub(super) fn add(&mut self, inode: u64, blocks: Range<u64>) {
-        if !blocks.is_empty() {
-            self.0.entry(inode).or_default().extend(blocks.map(|block| (block, true)));
+    /// Blocks of a file come along with a commit. Returns those of which the journal had no older version.
+    pub(super) fn add(&mut self, inode: u64, blocks: Range<u64>) -> Vec<u64> {
+        if blocks.is_empty() {
+            return Vec::new();
         }
+        let all = self.0.entry(inode).or_default();
+        blocks.filter(|block| all.insert(*block, true).is_none()).collect()
     }
 
     /// Blocks of a file are overwritten in the buffer: those in the journal are older ones.
@@ -56,9 +58,9 @@ mod tests {
     #[test]
     fn blocks_are_taken_out_as_runs_and_older_ones_are_told_apart() {
         let mut journaled = Journaled::default();
-        journaled.add(7, 3..6);
-        journaled.add(7, 8..9);
-        journaled.add(7, 9..9);
+        assert_eq!(journaled.add(7, 3..6), [3, 4, 5]);
+        assert_eq!(journaled.add(7, 8..9), [8]);
+        assert!(journaled.add(7, 9..9).is_empty() && journaled.add(7, 4..5).is_empty());
         assert!(journaled.is_current(7, 5) && !journaled.is_current(7, 6) && !journaled.is_current(8, 5));
         journaled.outdate(7, 5..20);
         assert!(journaled.is_current(7, 4) && !journaled.is_current(7, 5));

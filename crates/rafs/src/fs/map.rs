@@ -10,7 +10,7 @@ use stripewise_format::rafs::{
     space::{CHECKED_BLOCKS_MAX, Extent, GroupKind},
 };
 
-use super::{FsError, state::State};
+use super::{FsError, state::State, write::FILE_BLOCKS_MAX};
 use crate::{shape::BlockNo, tree::Scan};
 
 /// An extent of a file.
@@ -53,6 +53,11 @@ impl Mapped {
 impl State {
     /// The extents that have some of these blocks of a file, in order.
     pub(super) async fn mapped(&self, inode: u64, blocks: Range<u64>) -> Result<Vec<Mapped>, FsError> {
+        self.first_mapped(inode, blocks, usize::MAX).await
+    }
+
+    /// As [`State::mapped`], but not many more than `max`.
+    async fn first_mapped(&self, inode: u64, blocks: Range<u64>, max: usize) -> Result<Vec<Mapped>, FsError> {
         let mut all = Vec::new();
         if blocks.is_empty() {
             return Ok(all);
@@ -65,7 +70,9 @@ impl State {
         }
         if blocks.end - blocks.start > 1 {
             let mut scan = Scan::over(key(blocks.start + 1)..=key(blocks.end - 1));
-            while let Some(items) = scan.batch(tree).await? {
+            while all.len() <= max
+                && let Some(items) = scan.batch(tree).await?
+            {
                 for item in items {
                     all.push(mapped(inode, item.key, &item.value)?);
                 }
@@ -82,7 +89,7 @@ impl State {
         blocks: Range<u64>,
         max: usize,
     ) -> Result<bool, FsError> {
-        let all = self.mapped(inode, blocks.clone()).await?;
+        let all = self.first_mapped(inode, blocks.clone(), max).await?;
         let is_all = all.len() <= max;
         for one in all.into_iter().take(max) {
             let own = one.blocks();
@@ -141,5 +148,9 @@ fn extent_key(inode: u64, first: u64) -> Key {
 
 fn mapped(inode: u64, key: Key, value: &[u8]) -> Result<Mapped, FsError> {
     let extent = Extent::decode(value).map_err(|error| FsError::Item { inode, error })?;
+    let end = key.offset.checked_add(extent.blocks.into());
+    if end.is_none_or(|end| end > FILE_BLOCKS_MAX) {
+        return Err(FsError::Damaged { inode, block: key.offset });
+    }
     Ok(Mapped { first: key.offset, extent })
 }

@@ -20,6 +20,7 @@ use super::{
     background::{self, Kick},
     entries::inode_of,
     state::{Now, State},
+    write::FILE_BLOCKS_MAX,
 };
 use crate::{
     buffer::{Buffer, Owner, Settings},
@@ -191,11 +192,15 @@ impl State {
     /// Takes up blocks of a file that came along with a commit before a crash.
     async fn take_up(&mut self, data: FileBlocks, at: Timestamp) -> Result<(), FsError> {
         let FileBlocks { inode, first, blocks } = data;
-        let folder = match self.live(inode).await {
-            Ok(live) => live.inode.parent,
+        let folder = match self.file(inode).await {
+            Ok(attr) => attr.is.parent,
             Err(FsError::Stale(_)) => return Ok(()),
             Err(error) => return Err(error),
         };
+        let end = first.checked_add(blocks.len() as u64);
+        if end.is_none_or(|end| end > FILE_BLOCKS_MAX) {
+            return Err(FsError::Damaged { inode, block: first });
+        }
         self.journaled.add(inode, first..first + blocks.len() as u64);
         for (block, data) in (first..).zip(&blocks) {
             self.buffer.write(Owner { folder, inode }, block, data, at);
@@ -208,8 +213,12 @@ impl State {
         let mut scan = Scan::over(Key::new(0, KeyKind::Orphan, 0)..=Key::new(0, KeyKind::Orphan, u64::MAX));
         while let Some(items) = scan.batch(self.store.tree()).await? {
             for item in items {
-                self.live(item.key.offset).await?;
-                self.unused.insert(item.key.offset);
+                match self.live(item.key.offset).await {
+                    Ok(_) => self.unused.insert(item.key.offset),
+                    // Only fsck knows what to do with it.
+                    Err(FsError::Stale(_)) => continue,
+                    Err(error) => return Err(error),
+                };
             }
         }
         Ok(())

@@ -335,6 +335,8 @@ impl Shared {
 
     /// Space that was freed, and is not free yet, becomes free.
     pub(super) async fn make_space(&self) -> Result<(), FsError> {
+        // What was freed is held until a commit, and a write-out may need it.
+        self.commit(None).await?;
         while !self.state.lock().await.unused.is_empty() {
             self.state.lock().await.free_some().await?;
         }

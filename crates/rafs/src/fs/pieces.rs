@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use stripewise_device::SharedBuf;
+use stripewise_format::rafs::space::GroupKind;
 
 use super::{
     FsError,
@@ -38,10 +39,22 @@ impl State {
         Ok(counted == blocks.end - blocks.start && parts.iter().any(|part| part.extent.crcs.is_some()))
     }
 
+    /// Whether a piece would get a stripe of its own.
+    fn has_whole_stripe(&mut self) -> bool {
+        let opened = self.store.open_stripe(GroupKind::Large, self.near);
+        if let Some(opened) = opened {
+            self.store.close_stripe(opened.stripe);
+        }
+        opened.is_some()
+    }
+
     /// Reads one full piece into the buffer, if there is one and it has room. False if not.
     pub(super) async fn gather_piece(&mut self, now: Now) -> Result<bool, FsError> {
         let of_piece = u64::from(self.volume.geometry().stripe_blocks());
         if self.buffer.room() < 2 * of_piece || self.reserve(of_piece).is_err() {
+            return Ok(false);
+        }
+        if !self.has_whole_stripe() {
             return Ok(false);
         }
         let Some((inode, piece)) = self.full.pop_first() else { return Ok(false) };

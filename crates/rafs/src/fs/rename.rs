@@ -4,7 +4,7 @@ use stripewise_format::rafs::{inode::FileType, names::Entry};
 
 use super::{
     Attr, FsError,
-    entries::check_empty,
+    entries::{LINKS_MAX, check_empty},
     names::check_name,
     state::{Now, State},
 };
@@ -38,7 +38,7 @@ impl State {
             }
         }
         let (moved, attr) = self.named(from.0, from.1).await?;
-        self.folder(to.0).await?;
+        let into = self.folder(to.0).await?;
         check_name(to.1)?;
         if attr.file_type == FileType::Folder {
             self.check_outside(moved.inode, to.0).await?;
@@ -65,6 +65,10 @@ impl State {
             }
             (_, there) => {
                 check_replaces(&attr, there.as_ref().map(|(_, attr)| attr))?;
+                let comes = attr.file_type == FileType::Folder && from.0 != to.0;
+                if comes && there.is_none() && into.links >= LINKS_MAX {
+                    return Err(FsError::Links);
+                }
                 if there.is_none() {
                     self.check_new(to.0, to.1).await?;
                 }
@@ -122,7 +126,8 @@ impl State {
     /// Looks at whether a folder does not lie in one that is moved.
     async fn check_outside(&mut self, moved: u64, folder: u64) -> Result<(), FsError> {
         let mut at = folder;
-        loop {
+        // Folders of a damaged tree may lie in one another.
+        for _ in 0..=self.store.inodes() {
             if at == moved {
                 return Err(FsError::Invalid("a folder cannot be moved into itself"));
             }
@@ -132,6 +137,7 @@ impl State {
             }
             at = parent;
         }
+        Err(FsError::Invalid("the folders above lie in one another; run fsck"))
     }
 }
 

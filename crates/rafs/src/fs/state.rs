@@ -51,6 +51,8 @@ pub(super) struct State {
     pub(super) dirty: BTreeSet<u64>,
     /// Blocks that are durable in the journal only.
     pub(super) journaled: Journaled,
+    /// Files of which something was overwritten, or lost, while it was written out.
+    pub(super) overtaken: BTreeSet<u64>,
     /// Inodes without names and users, to be freed.
     pub(super) unused: BTreeSet<u64>,
     /// Pieces of files, a stripe each, that are full and lie in several parts: to be written as a whole.
@@ -73,6 +75,7 @@ impl State {
             live: BTreeMap::new(),
             dirty: BTreeSet::new(),
             journaled: Journaled::default(),
+            overtaken: BTreeSet::new(),
             unused: BTreeSet::new(),
             full: BTreeSet::new(),
             near: StripeNo(0),
@@ -97,11 +100,13 @@ impl State {
     }
 
     pub(super) fn check_writable(&self) -> Result<(), FsError> {
+        if self.is_read_only {
+            return Err(FsError::ReadOnly);
+        }
         if self.is_changing {
             return Err(FsError::Broken);
         }
-        self.store.check()?;
-        if self.is_read_only { Err(FsError::ReadOnly) } else { Ok(()) }
+        Ok(self.store.check()?)
     }
 
     /// Whether the file system has room for so many more blocks, with all that is buffered and what the tree needs for it.
@@ -174,23 +179,34 @@ impl State {
     pub(super) fn forget(&mut self, number: u64, uses: u64) {
         let Some(live) = self.live.get_mut(&number) else { return };
         live.uses = live.uses.saturating_sub(uses);
-        if live.uses == 0 && live.inode.links == 0 {
+        if live.uses > 0 {
+            return;
+        }
+        if live.inode.links == 0 {
             self.unused.insert(number);
+        } else if !self.is_needed(number) {
+            self.live.remove(&number);
         }
     }
 
     /// Drops inodes from memory that are clean and that nobody uses.
     pub(super) fn drop_idle(&mut self) {
-        let (dirty, buffer, unused) = (&self.dirty, &self.buffer, &self.unused);
-        self.live.retain(|number, live| {
-            let is_kept =
-                live.inode.file_type() != Ok(FileType::File) || live.kept_bytes == live.inode.size_bytes;
-            live.uses > 0
-                || !is_kept
-                || dirty.contains(number)
-                || unused.contains(number)
-                || buffer.has(*number)
+        let idle: Vec<u64> = self.live.keys().copied().filter(|number| !self.is_needed(*number)).collect();
+        idle.iter().for_each(|number| {
+            self.live.remove(number);
         });
+    }
+
+    /// Whether an inode must stay in memory: it is used, or the tree does not have it as it is.
+    fn is_needed(&self, number: u64) -> bool {
+        let Some(live) = self.live.get(&number) else { return false };
+        let is_file = live.inode.file_type() == Ok(FileType::File);
+        let is_kept = !is_file || live.kept_bytes == live.inode.size_bytes;
+        live.uses > 0
+            || !is_kept
+            || self.dirty.contains(&number)
+            || self.unused.contains(&number)
+            || self.buffer.has(number)
     }
 
     /// Puts the inodes that have changed into the tree.

@@ -13,6 +13,10 @@ use crate::{journal::CommitError, store::StoreError};
 const STRIPES_AT_ONCE: usize = 8;
 /// Tries of a commit that finds the journal full, and of a checkpoint that finds more to be written out.
 const TRIES: usize = 4;
+/// Every so many batches of a write-out, the oldest file goes first.
+const OLDEST_EVERY: u64 = 4;
+/// Batches of a write-out of one file at most, if its client writes on.
+const BATCHES_MAX: u64 = 1 << 16;
 /// Parts of the journal that one fsync may take along; what is larger goes to stripes first.
 const JOURNAL_PARTS: u64 = 8;
 
@@ -63,12 +67,20 @@ impl Shared {
         let ticket: Ticket = Arc::new((inode, Mutex::new(None)));
         self.syncs.lock().push(ticket.clone());
         let committed = self.commit(Some(&ticket)).await;
+        self.syncs.lock().retain(|other| !Arc::ptr_eq(other, &ticket));
         let told = *ticket.1.lock();
         told.unwrap_or(committed)
     }
 
     pub(super) async fn sync(&self) -> Result<(), FsError> {
         self.write_out(Scope::All).await?;
+        {
+            // What was overwritten while it was written out is nowhere else: its newer version comes along.
+            let mut state = self.state.lock().await;
+            let overtaken = std::mem::take(&mut state.overtaken);
+            let tickets = overtaken.into_iter().map(|inode| Arc::new((inode, Mutex::new(None))));
+            self.syncs.lock().extend(tickets);
+        }
         self.commit(None).await
     }
 
@@ -94,6 +106,9 @@ impl Shared {
             {
                 self.syncs.lock().extend(tickets);
                 drop(state);
+                for inode in files {
+                    self.write_out(Scope::File(inode)).await?;
+                }
                 self.make_journal_room().await?;
                 continue;
             }
@@ -123,21 +138,27 @@ impl Shared {
     pub(super) async fn write_out(&self, scope: Scope) -> Result<(), FsError> {
         let _turn = self.turn.lock().await;
         let began = self.env.now();
-        let mut left = {
-            let state = self.state.lock().await;
-            match scope {
-                Scope::All => state.buffer.blocks(),
-                Scope::File(inode) => state.buffer.runs(inode, 0).map(|run| run.end - run.start).sum(),
-            }
-        };
-        while left > 0 {
+        for batch in 1_u64.. {
+            // Whole pieces go first: now and then the oldest file does, so that it is not put off by newer ones.
+            let scope = match scope {
+                Scope::All if batch.is_multiple_of(OLDEST_EVERY) => self.oldest().await.unwrap_or(scope),
+                scope => scope,
+            };
             let written = self.write_stripes(scope).await?;
-            if written == 0 || scope == Scope::All && self.is_new(began).await {
+            let is_done = match scope {
+                Scope::All => written == 0 || self.is_new(began).await,
+                Scope::File(_) => written == 0 || batch >= BATCHES_MAX,
+            };
+            if is_done && !batch.is_multiple_of(OLDEST_EVERY) {
                 break;
             }
-            left = left.saturating_sub(written);
         }
         Ok(())
+    }
+
+    /// The file that waits for longest.
+    async fn oldest(&self) -> Option<Scope> {
+        self.state.lock().await.buffer.oldest_file().map(Scope::File)
     }
 
     /// Whether all that waits in the buffer came after this.
@@ -151,13 +172,16 @@ impl Shared {
         {
             let mut state = self.state.lock().await;
             state.check_writable()?;
-            while planned.len() < STRIPES_AT_ONCE {
+            let most = STRIPES_AT_ONCE as u64 * u64::from(state.volume.geometry().stripe_blocks());
+            while planned.len() < STRIPES_AT_ONCE && written < most {
                 match state.plan_stripe(scope).await {
                     Ok((0, None)) => break,
                     Ok((count, plan)) => {
                         written += count;
                         planned.extend(plan);
                     }
+                    // The stripes with room may all be in this batch.
+                    Err(FsError::NoSpace) if written > 0 || !planned.is_empty() => break,
                     Err(error) => {
                         result = Err(error);
                         break;

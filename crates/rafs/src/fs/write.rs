@@ -19,6 +19,8 @@ use crate::{buffer::Owner, shape::BLOCK_BYTES};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Bytes of a file at most: offsets must fit what callers use, which is signed.
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64 & !(BLOCK - 1);
+/// The same in blocks.
+pub(super) const FILE_BLOCKS_MAX: u64 = FILE_BYTES_MAX / BLOCK;
 
 impl State {
     /// Writes bytes of a file into the buffer.
@@ -92,7 +94,9 @@ impl State {
             if let Some((block, tail)) = self.zeroed_tail(&attr, u64::MAX).await? {
                 self.buffer_write(Owner { folder: attr.is.parent, inode: number }, block, &tail, now);
             }
-        } else if size_bytes < attr.is.size_bytes {
+        } else if size_bytes == attr.is.size_bytes {
+            self.lose_left_overs(&attr).await?;
+        } else {
             self.begin()?;
             let lost = self.lose_blocks(number, size_bytes.div_ceil(BLOCK)..u64::MAX).await;
             self.end(lost)?;
@@ -112,7 +116,6 @@ impl State {
             return Ok(());
         }
         self.check_writable()?;
-        self.reserve(2)?;
         // The last block of a file is whole if nothing of the file lies behind the hole.
         let end = if bytes.end == attr.is.size_bytes { bytes.end.next_multiple_of(BLOCK) } else { bytes.end };
         let whole = bytes.start.div_ceil(BLOCK)..end / BLOCK;
@@ -121,6 +124,9 @@ impl State {
         let edges = BTreeSet::from([touched.start, touched.end - 1]);
         for block in edges.into_iter().filter(|block| !whole.contains(block)) {
             zeroed.push((block, self.zeroed_block(number, block, &bytes).await?));
+        }
+        if !zeroed.is_empty() {
+            self.reserve(zeroed.len() as u64)?;
         }
         self.begin()?;
         let lost = if whole.is_empty() { Ok(()) } else { self.lose_blocks(number, whole).await };

@@ -73,6 +73,13 @@ impl State {
             }
             whole.parts.iter().for_each(|part| self.buffer.failed(part));
         }
+        let has_some = match scope {
+            Scope::All => self.buffer.oldest().is_some(),
+            Scope::File(inode) => self.buffer.has(inode),
+        };
+        if !has_some {
+            return Ok((0, None));
+        }
         let Some(opened) = self.store.open_stripe(GroupKind::Small, self.near) else {
             return Err(FsError::NoSpace);
         };
@@ -195,6 +202,9 @@ impl State {
             let Some(part) = one.part(&blocks) else { continue };
             places.extend((0..u64::from(part.extent.blocks)).map(|at| BlockNo(part.extent.place + at)));
         }
+        if !places.iter().all(|place| self.store.is_taken(*place)) {
+            return Err(FsError::Damaged { inode, block: lent.first });
+        }
         let data: Vec<_> = places.into_iter().zip(blocks_of(lent)).collect();
         let writes = self.store.plan_writes(&data);
         let volume = self.volume.clone();
@@ -259,7 +269,9 @@ impl State {
     async fn settle_written(&mut self, planned: &Planned) -> Result<(), FsError> {
         self.store.note_written();
         self.count_writes(&planned.writes);
-        if let Err(error) = self.begin() {
+        let has_room = self.store.has_room_for(planned.blocks());
+        let begun = if has_room { self.begin() } else { Err(FsError::NoSpace) };
+        if let Err(error) = begun {
             planned.lent.iter().for_each(|part| self.buffer.failed(part));
             return Err(error);
         }
@@ -268,6 +280,8 @@ impl State {
     }
 
     async fn map_written(&mut self, planned: &Planned) -> Result<(), FsError> {
+        let overtaken = planned.lent.iter().filter(|part| !self.buffer.is_current(part));
+        self.overtaken.extend(overtaken.map(|part| part.owner.inode));
         if planned.is_large && planned.lent.iter().any(|part| !self.buffer.is_current(part)) {
             // A stripe of its own is taken as a whole, or not at all. What is left of the piece waits again.
             planned.lent.iter().for_each(|part| self.buffer.failed(part));

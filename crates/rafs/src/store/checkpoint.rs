@@ -37,7 +37,11 @@ impl Store {
     /// [`StoreError`].
     pub async fn close(&mut self) -> Result<(), StoreError> {
         self.begin()?;
-        self.checkpoint_begun(true).await
+        let written = self.checkpoint_begun(true).await;
+        if written.is_err() {
+            return self.end(written);
+        }
+        Ok(())
     }
 
     pub(super) async fn checkpoint_begun(&mut self, is_clean: bool) -> Result<(), StoreError> {

@@ -136,6 +136,12 @@ impl Store {
         all.saturating_sub(taken + held + self.kept_blocks())
     }
 
+    /// Whether files may still take so many blocks.
+    #[must_use]
+    pub fn has_room_for(&self, blocks: u64) -> bool {
+        self.spare_blocks() >= blocks
+    }
+
     /// Puts an item.
     ///
     /// # Errors
@@ -259,12 +265,9 @@ impl Store {
         let transaction = self.running.transaction(data);
         match self.journal.commit(&transaction).await {
             Ok(()) => self.end_running()?,
-            Err(CommitError::Full | CommitError::TooLarge) if !self.has_data => {
-                self.checkpoint_begun(false).await?;
-                if data.is_empty() {
-                    return Ok(());
-                }
-                self.journal.commit(&self.running.transaction(data)).await?;
+            // With blocks of files, the lengths that they make durable would come before them.
+            Err(CommitError::Full | CommitError::TooLarge) if !self.has_data && data.is_empty() => {
+                return self.checkpoint_begun(false).await;
             }
             Err(error) => return Err(error.into()),
         }
