@@ -54,6 +54,10 @@ const SECTIONS: [Section; 4] = [
                  request failed, or it was interrupted; what was done until then is printed.",
             ),
             ("2", "The words given mean nothing; nothing was touched."),
+            (
+                "fsck",
+                "0: no damage; 4: damage, which is left; 8: it could not be looked at; 16: the words given mean nothing.",
+            ),
             ("detail --test", "0: all is well; 1: degraded; 2: unusable; 4: that cannot be told."),
         ],
     ),
@@ -158,6 +162,6 @@ mod tests {
         let (all, shown) = (names(&Cli::command()), names(&offered));
         assert!(shown.contains(&"create".to_owned()) && offered.get_version().is_some());
         let hidden: Vec<_> = all.into_iter().filter(|name| !shown.contains(name)).collect();
-        assert_eq!(hidden, ["daemon", "demo-worker"]);
+        assert_eq!(hidden, ["daemon", "mount-daemon", "demo-worker"]);
     }
 }

@@ -15,7 +15,10 @@ mod folders;
 mod inodes;
 mod names;
 pub mod report;
-mod server;
 pub mod served;
+mod server;
 pub mod target;
 mod xattrs;
+
+pub use stripewise_fuse as fuse;
+pub use stripewise_rafs as rafs;

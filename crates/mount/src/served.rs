@@ -131,10 +131,9 @@ fn start_session(
     let read_only = options.fs.is_read_only;
     let mut fuse = FuseOptions { read_only, block: None, ..options.fuse.clone() };
     let anchor = options.anchor.as_deref().and_then(|backing| anchor(backing, read_only));
-    fuse.block = anchor.as_ref().map(|anchor| BlockMount {
-        device: anchor.node().to_owned(),
-        block_bytes: Some(BLOCK_BYTES as u32),
-    });
+    fuse.block = anchor
+        .as_ref()
+        .map(|anchor| BlockMount { device: anchor.node().to_owned(), block_bytes: Some(BLOCK_BYTES as u32) });
     let mount = match Mount::new(point, &fuse) {
         Err(error) if fuse.block.is_some() => {
             tracing::info!(%error, "no mount as a block device's; a plain one follows");

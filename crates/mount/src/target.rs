@@ -71,11 +71,13 @@ pub async fn superblock(device: &dyn Device) -> Result<Superblock, TargetError> 
     }
     let mut first = None;
     for offset_bytes in places().take_while(|place| place + BLOCK_BYTES as u64 <= info.size_bytes) {
-        match read(device, offset_bytes).await {
+        let name = info.name.clone();
+        let error = match read(device, offset_bytes).await {
             Ok(Ok(superblock)) => return Ok(superblock),
-            Ok(Err(source)) => drop(first.get_or_insert(TargetError::None { name: info.name.clone(), source })),
-            Err(source) => drop(first.get_or_insert(TargetError::Io { name: info.name.clone(), source })),
-        }
+            Ok(Err(source)) => TargetError::None { name, source },
+            Err(source) => TargetError::Io { name, source },
+        };
+        first.get_or_insert(error);
     }
     Err(first.unwrap_or(TargetError::TooShort { name: info.name.clone() }))
 }
@@ -86,7 +88,10 @@ fn places() -> impl Iterator<Item = u64> {
     [0].into_iter().chain(chunks)
 }
 
-async fn read(device: &dyn Device, offset_bytes: u64) -> Result<Result<Superblock, SuperblockError>, IoError> {
+async fn read(
+    device: &dyn Device,
+    offset_bytes: u64,
+) -> Result<Result<Superblock, SuperblockError>, IoError> {
     let read = device.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_BYTES)]).await.into_one()?;
     Ok(Superblock::decode(&read).map(|(superblock, _)| superblock))
 }

@@ -47,13 +47,6 @@ use stripewise_device::{Device, uring::Runtime};
 
 use crate::nbd::{Endpoint, Export, Limits, Server};
 
-use self::{
-    blockdev::GoesOn,
-    diskfile::{Access, DiskFile},
-    fuse::FuseDisk,
-    kernel_nbd::{KernelNbd, NbdSettings},
-    loopdev::{LoopDevice, LoopSettings},
-};
 pub use self::{
     anchor::LoopAnchor,
     blockdev::{sequence_of, sysfs},
@@ -65,6 +58,13 @@ pub use self::{
     probe::{AttachMethod, best_method},
     stale::{Cleaned, clean_stale, clean_stale_of},
     users::{BlockUser, BlockUsers, users_of},
+};
+use self::{
+    blockdev::GoesOn,
+    diskfile::{Access, DiskFile},
+    fuse::FuseDisk,
+    kernel_nbd::{KernelNbd, NbdSettings},
+    loopdev::{LoopDevice, LoopSettings},
 };
 
 /// How often a lazy detach of an nbd device checks whether its users are gone.
