@@ -21,6 +21,8 @@ fn live_on(world: &World, target: &str) {
     let content = noise(1, 3 << 20);
     fs::write(world.inside("file"), &content).unwrap();
     fs::create_dir(world.inside("folder")).unwrap();
+    // What is told counts what was made durable.
+    fs::File::open(world.inside("folder")).unwrap().sync_all().unwrap();
     let listed = sandbox.done("df");
     assert!(listed.contains(&point), "{listed}");
     let full = sandbox.json(&format!("df {target}"));

@@ -60,7 +60,8 @@ fn renames_may_exchange_and_may_refuse_to_replace() {
     assert_eq!(rename(RenameFlags::NOREPLACE), Err(Errno::EXIST));
     rename(RenameFlags::EXCHANGE).unwrap();
     assert!(one.is_dir() && fs::read(&other).unwrap() == b"1");
-    assert_eq!(rename(RenameFlags::WHITEOUT), Err(Errno::INVAL));
+    let whiteout = rustix::fs::renameat_with(CWD, &other, CWD, mounted.path("new"), RenameFlags::WHITEOUT);
+    assert_eq!(whiteout, Err(Errno::INVAL));
     fs::remove_dir(&one).unwrap();
     fs::write(&one, "new").unwrap();
     fs::rename(&one, &other).unwrap();
@@ -187,8 +188,10 @@ fn a_mount_tells_of_itself_and_ends_with_umount() {
     let disk = Disk::new(32 * MIB);
     for has_loop in [true, false] {
         let mounted = disk.mount_with(has_loop, false);
-        assert!(!mounted.is_block() || has_loop);
+        let can_loop = std::path::Path::new("/dev/loop-control").exists();
+        assert_eq!(mounted.is_block(), has_loop && can_loop);
         fs::write(mounted.path("file"), pattern(1, 100_000)).unwrap();
+        File::open(mounted.path("file")).unwrap().sync_all().unwrap();
         let mut value = vec![0; 4096];
         let len = rustix::fs::getxattr(mounted.root(), ATTRIBUTE, &mut value[..]).unwrap();
         let report: Report = serde_json::from_slice(&value[..len]).unwrap();

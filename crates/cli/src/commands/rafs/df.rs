@@ -5,11 +5,12 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 use stripewise::{Host, RuntimeOptions};
 use stripewise_mount::{
-    fuse::own_mounts,
+    fuse::{mount::is_dead_mount, own_mounts},
     rafs::fs::{Fs, MountOptions},
     report::{Identity, Report},
 };
@@ -55,7 +56,7 @@ pub(crate) fn df(args: &DfArgs, json: bool) -> anyhow::Result<ExitCode> {
     }
     if json {
         print_json(&rows)?;
-    } else {
+    } else if !(failed && rows.is_empty()) {
         print(&rows);
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -86,6 +87,12 @@ fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
     let longest = |row: &&Row| row.point.as_ref().map_or(0, |point| point.as_os_str().len());
     if let Some(row) = mounted.iter().filter(path_of).max_by_key(longest) {
         return Ok(Row { point: row.point.clone(), report: row.report.clone() });
+    }
+    if is_dead_mount(Path::new(&path)).unwrap_or(false) {
+        report_of(Path::new(&path))?;
+    }
+    if Path::new(&path).is_dir() {
+        bail!("{path}: no RAFS file system is mounted there; `stripewise df` lists those that are");
     }
     let host = daemon::start_host(RuntimeOptions::default())?;
     Ok(Row { point: None, report: of_unmounted(&host, &path)? })
