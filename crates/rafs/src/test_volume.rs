@@ -1,6 +1,6 @@
 //! A volume for tests: in memory, losing power, failing, and stopping in the middle.
 
-use std::ops::Range;
+use std::{ops::Range, task::Poll};
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
@@ -18,6 +18,8 @@ const SECTOR: usize = 512;
 pub(crate) struct TestVolume {
     geometry: Geometry,
     state: Mutex<State>,
+    /// Requests are not done at once, but after up to so many polls.
+    polls: u32,
 }
 
 struct State {
@@ -32,6 +34,7 @@ struct State {
     /// Flushes, and blocks that were read.
     flushes: u64,
     reads: u64,
+    turns: u64,
     /// Rows that were written as a whole, and blocks that were not.
     written: (u64, u64),
 }
@@ -48,9 +51,36 @@ impl TestVolume {
             good,
             flushes: 0,
             reads: 0,
+            turns: 1,
             written: (0, 0),
         };
-        Self { geometry, state: Mutex::new(state) }
+        Self { geometry, state: Mutex::new(state), polls: 0 }
+    }
+
+    /// A volume whose requests are done after up to so many polls.
+    pub(crate) fn slow(geometry: Geometry, polls: u32) -> Self {
+        Self { polls, ..Self::new(geometry) }
+    }
+
+    /// A request that was carried out, and tells so later.
+    fn later<T: Send + 'static>(&self, value: T) -> IoFuture<T> {
+        if self.polls == 0 {
+            return IoFuture::ready(value);
+        }
+        let mut left = {
+            let mut state = self.state.lock();
+            state.turns = state.turns.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state.turns >> 33) as u32 % (self.polls + 1)
+        };
+        let mut value = Some(value);
+        IoFuture::boxed(std::future::poll_fn(move |context| {
+            if left > 0 {
+                left -= 1;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            value.take().map_or(Poll::Pending, Poll::Ready)
+        }))
     }
 
     /// Power fails: a sector that was not flushed is kept if `keeps` says so.
@@ -122,7 +152,7 @@ impl TestVolume {
                 self.state.lock().now[range].copy_from_slice(&block);
             }
         }
-        IoFuture::ready(result)
+        self.later(result)
     }
 }
 
@@ -152,7 +182,7 @@ impl Volume for TestVolume {
             buf.copy_from_slice(&self.state.lock().now[at..at + len]);
             at += len;
         }
-        IoFuture::ready(ReadDone { result: Ok(()), bufs: into })
+        self.later(ReadDone { result: Ok(()), bufs: into })
     }
 
     fn read_rows(&self, stripe: StripeNo, rows: Range<u32>) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
@@ -160,7 +190,8 @@ impl Volume for TestVolume {
         self.state.lock().reads += rows.len() as u64 * u64::from(columns);
         let cells = rows.flat_map(|row| (0..columns).map(move |column| Cell { row, column }));
         let block = |cell| IoBuf::copy_of(&self.state.lock().now[self.bytes(stripe, cell)]);
-        IoFuture::ready(Ok(cells.map(block).collect()))
+        let blocks = cells.map(block).collect();
+        self.later(Ok(blocks))
     }
 
     fn write_rows(&self, stripe: StripeNo, first: u32, blocks: &[SharedBuf]) -> Completion {
@@ -177,13 +208,16 @@ impl Volume for TestVolume {
     }
 
     fn flush(&self) -> Completion {
-        let state = &mut *self.state.lock();
-        state.flushes += 1;
-        let result = state.step();
-        if result.is_ok() {
-            state.durable.copy_from_slice(&state.now);
-        }
-        IoFuture::ready(result)
+        let result = {
+            let state = &mut *self.state.lock();
+            state.flushes += 1;
+            let result = state.step();
+            if result.is_ok() {
+                state.durable.copy_from_slice(&state.now);
+            }
+            result
+        };
+        self.later(result)
     }
 
     fn discard(&self, _: Range<StripeNo>) -> Completion {

@@ -78,6 +78,7 @@ async fn step(shared: &Shared, ticks: u64) -> Result<bool, FsError> {
         shared.state.lock().await.free_some().await?;
         shared.kick.want();
     }
+    while shared.state.lock().await.gather_piece(shared.now()).await? {}
     match due {
         Some(Due::Room) => shared.write_out(Scope::All).await?,
         Some(Due::Age) => shared.sync().await?,
@@ -90,6 +91,7 @@ async fn step(shared: &Shared, ticks: u64) -> Result<bool, FsError> {
         let state = shared.state.lock().await;
         state.buffer.blocks() == 0
             && state.unused.is_empty()
+            && state.full.is_empty()
             && state.dirty.is_empty()
             && !state.store.has_changes()
     };

@@ -98,8 +98,9 @@ impl State {
         Ok(())
     }
 
-    /// Writes the tree for the last time.
+    /// Writes the tree for the last time. Nothing may be buffered.
     pub(super) async fn close(&mut self) -> Result<(), FsError> {
+        assert!(self.buffer.blocks() == 0 && self.journaled.is_empty(), "all is written out before the end");
         self.begin()?;
         let put = self.put_dirty().await;
         self.end(put)?;

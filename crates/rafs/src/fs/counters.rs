@@ -11,6 +11,8 @@ pub struct Counters {
     pub journaled_blocks: u64,
     /// Blocks of files that were written out to places.
     pub written_blocks: u64,
+    /// Pieces of files that had become full, and were written to stripes of their own.
+    pub moved_pieces: u64,
     /// Blocks of files that were overwritten where they lie.
     pub overwritten_blocks: u64,
     /// Small files that went into the tree.

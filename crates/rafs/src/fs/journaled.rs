@@ -11,11 +11,6 @@ impl Journaled {
         self.0.is_empty()
     }
 
-    /// Whether the journal has a block, perhaps an older one.
-    pub(super) fn has(&self, inode: u64, block: u64) -> bool {
-        self.0.get(&inode).is_some_and(|blocks| blocks.contains_key(&block))
-    }
-
     /// Whether the journal has a block as it is now.
     pub(super) fn is_current(&self, inode: u64, block: u64) -> bool {
         self.0.get(&inode).is_some_and(|blocks| blocks.get(&block) == Some(&true))
@@ -64,9 +59,9 @@ mod tests {
         journaled.add(7, 3..6);
         journaled.add(7, 8..9);
         journaled.add(7, 9..9);
-        assert!(journaled.has(7, 5) && !journaled.has(7, 6) && !journaled.has(8, 5));
+        assert!(journaled.is_current(7, 5) && !journaled.is_current(7, 6) && !journaled.is_current(8, 5));
         journaled.outdate(7, 5..20);
-        assert!(journaled.is_current(7, 4) && !journaled.is_current(7, 5) && journaled.has(7, 5));
+        assert!(journaled.is_current(7, 4) && !journaled.is_current(7, 5));
         assert_eq!(journaled.remove(7, 4..9), [4..6, 8..9]);
         assert_eq!((journaled.files(), journaled.remove(7, 0..9)), (vec![7], vec![3..4]));
         assert!(journaled.is_empty());

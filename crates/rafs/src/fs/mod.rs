@@ -9,7 +9,7 @@
 //! * `state`: all that operations share; `journaled`: blocks that are durable in the journal only;
 //! * `entries`, `rename`, `names`: folders; `attributes`: extended attributes;
 //! * `map`: extents; `read`, `write`: bytes;
-//! * `write_out`: from the buffer to stripes; `commit`: to the journal; `sync`: both, with their locks;
+//! * `write_out`: from the buffer to stripes; `pieces`: what moves there; `commit`: to the journal; `sync`: both, with their locks;
 //! * `background`: what goes on by itself; `mount`: mkfs, mount and unmount;
 //! * `attr`, `error`, `counters`: what callers see.
 
@@ -25,6 +25,7 @@ mod map;
 mod mount;
 mod names;
 mod operations;
+mod pieces;
 mod read;
 mod rename;
 mod state;

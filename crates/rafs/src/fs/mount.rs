@@ -29,6 +29,9 @@ use crate::{
     volume::Volume,
 };
 
+/// Tries to write out what comes while it ends.
+const TRIES: usize = 4;
+
 /// How a file system is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountOptions {
@@ -170,11 +173,17 @@ impl Shared {
         self.is_ending.store(true, Ordering::Release);
         self.kick.want();
         self.has_ended.wait().await;
-        if is_writable.is_ok() {
-            self.make_space().await?;
-            self.state.lock().await.close().await?;
+        if is_writable.is_err() {
+            return Ok(());
         }
-        Ok(())
+        for _ in 0..TRIES {
+            self.make_space().await?;
+            let mut state = self.state.lock().await;
+            if state.buffer.blocks() == 0 {
+                return state.close().await;
+            }
+        }
+        Err(FsError::Invalid("the file system is used still: end what writes to it, and unmount it again"))
     }
 }
 

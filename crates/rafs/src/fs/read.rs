@@ -103,7 +103,12 @@ impl State {
     /// A block of a file as it is now, whatever the file's length.
     pub(super) async fn block(&mut self, inode: u64, block: u64) -> Result<IoBuf, FsError> {
         let start = block * BLOCK_BYTES as u64;
-        let plan = self.plan_bytes(inode, start..start + BLOCK_BYTES as u64).await?;
+        self.bytes(inode, start..start + BLOCK_BYTES as u64).await
+    }
+
+    /// Bytes of a file as they are now, whatever the file's length.
+    pub(super) async fn bytes(&mut self, inode: u64, bytes: Range<u64>) -> Result<IoBuf, FsError> {
+        let plan = self.plan_bytes(inode, bytes).await?;
         plan.carry_out(&*self.volume, inode).await
     }
 }

@@ -51,6 +51,8 @@ pub(super) struct State {
     pub(super) journaled: Journaled,
     /// Inodes without names and users, to be freed.
     pub(super) unused: BTreeSet<u64>,
+    /// Pieces of files, a stripe each, that are full and lie in several parts: to be written as a whole.
+    pub(super) full: BTreeSet<(u64, u64)>,
     /// Where files were written out last: the next ones go on there.
     pub(super) near: StripeNo,
     pub(super) counters: Counters,
@@ -70,6 +72,7 @@ impl State {
             dirty: BTreeSet::new(),
             journaled: Journaled::default(),
             unused: BTreeSet::new(),
+            full: BTreeSet::new(),
             near: StripeNo(0),
             counters: Counters::default(),
             is_read_only,
@@ -95,6 +98,7 @@ impl State {
         if self.is_changing {
             return Err(FsError::Broken);
         }
+        self.store.check()?;
         if self.is_read_only { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 

@@ -11,7 +11,7 @@ use crate::{journal::CommitError, store::StoreError};
 
 /// Stripes that are written at the same time.
 const STRIPES_AT_ONCE: usize = 8;
-/// Tries of a commit that finds the journal full.
+/// Tries of a commit that finds the journal full, and of a checkpoint that finds more to be written out.
 const TRIES: usize = 4;
 /// Parts of the journal that one fsync may take along; what is larger goes to stripes first.
 const JOURNAL_PARTS: u64 = 8;
@@ -74,11 +74,6 @@ impl Shared {
 
     pub(super) async fn checkpoint(&self) -> Result<(), FsError> {
         self.write_out(Scope::All).await?;
-        let mut state = self.state.lock().await;
-        if state.journaled.is_empty() {
-            return state.checkpoint().await;
-        }
-        drop(state);
         self.make_journal_room().await
     }
 
@@ -110,12 +105,18 @@ impl Shared {
 
     /// Writes out what is in the journal only, and makes a checkpoint.
     pub(super) async fn make_journal_room(&self) -> Result<(), FsError> {
-        let files = self.state.lock().await.journaled.files();
-        for inode in files {
-            self.write_out(Scope::File(inode)).await?;
+        for _ in 0..TRIES {
+            let files = self.state.lock().await.journaled.files();
+            for inode in files {
+                self.write_out(Scope::File(inode)).await?;
+            }
+            let mut state = self.state.lock().await;
+            // Others may have synced small files meanwhile.
+            if state.journaled.is_empty() {
+                return state.checkpoint().await;
+            }
         }
-        let mut state = self.state.lock().await;
-        if state.journaled.is_empty() { state.checkpoint().await } else { Ok(()) }
+        Err(FsError::Store(StoreError::Commit(CommitError::Full)))
     }
 
     /// Writes out what was buffered when this began, of all files or of one.

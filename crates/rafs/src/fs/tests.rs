@@ -135,8 +135,9 @@ fn new_inode(file_type: FileType) -> NewInode {
 }
 
 impl World {
-    fn new((columns, rows): (u32, u32), stripes: u64, order: Order) -> Self {
-        let volume = Arc::new(TestVolume::new(Geometry::new(columns, rows, stripes).unwrap()));
+    fn new((columns, rows): (u32, u32), stripes: u64, order: Order, polls: u32) -> Self {
+        let geometry = Geometry::new(columns, rows, stripes).unwrap();
+        let volume = Arc::new(TestVolume::slow(geometry, polls));
         let env = TestEnv::new(stripes);
         let made = MakeOptions {
             uuid: Uuid::from_u128(9),
@@ -153,7 +154,7 @@ impl World {
             volume,
             env,
             fs,
-            model: Model::new(),
+            model: Model::new((columns * rows) as usize * BLOCK_BYTES),
             is_failing: false,
             may_be_broken: false,
             seed: 0,
@@ -441,8 +442,13 @@ fn mount(env: &Arc<TestEnv>, volume: &Arc<TestVolume>) -> Fs {
     env.run(async move { Fs::mount(as_env, as_volume, options).await }).unwrap()
 }
 
-fn histories(shape: (u32, u32), stripes: u64, order: Order, actions: &[Action]) {
-    let mut world = World::new(shape, stripes, order);
+/// Histories of each test: RAFS_HISTORIES, for long runs.
+fn cases() -> u32 {
+    std::env::var("RAFS_HISTORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(60)
+}
+
+fn histories(shape: (u32, u32), stripes: u64, (order, polls): (Order, u32), actions: &[Action]) {
+    let mut world = World::new(shape, stripes, order, polls);
     for action in actions {
         world.act(action);
     }
@@ -452,20 +458,20 @@ fn histories(shape: (u32, u32), stripes: u64, order: Order, actions: &[Action]) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 3000, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_is_lost_on_four_columns(actions in prop::collection::vec(action(), 1..120)) {
-        histories((4, 4), 120, Order::Rows, &actions);
+        histories((4, 4), 120, (Order::Rows, 0), &actions);
     }
 
     #[test]
     fn nothing_is_lost_on_two_columns_by_columns(actions in prop::collection::vec(action(), 1..120)) {
-        histories((2, 8), 120, Order::Columns, &actions);
+        histories((2, 8), 120, (Order::Columns, 3), &actions);
     }
 
     #[test]
     fn nothing_is_lost_where_space_is_short(actions in prop::collection::vec(action(), 1..200)) {
-        histories((3, 4), 60, Order::Rows, &actions);
+        histories((3, 4), 60, (Order::Rows, 5), &actions);
     }
 }

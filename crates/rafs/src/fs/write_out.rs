@@ -65,8 +65,8 @@ impl State {
             Scope::File(inode) => self.buffer.lend_whole_of(inode),
         };
         if let Some(whole) = whole {
-            if self.is_large_stripe(&whole.parts).await? {
-                return Ok((self.write_here(whole.parts).await?.0, None));
+            if self.are_overwritten(&whole.parts).await? {
+                return Ok((self.overwrite_all(&whole.parts).await?, None));
             }
             if let Some(opened) = self.store.open_stripe(GroupKind::Large, self.near) {
                 return Ok((0, Some(self.plan_large(opened, whole.parts))));
@@ -91,16 +91,30 @@ impl State {
         }
     }
 
-    /// Whether a piece of a file lies in a large stripe of its own.
-    async fn is_large_stripe(&mut self, parts: &[Lent]) -> Result<bool, FsError> {
-        let found = match parts.first() {
-            Some(part) => self.is_overwritten(part).await,
-            None => Ok(false),
-        };
-        if found.is_err() {
-            parts.iter().for_each(|part| self.buffer.failed(part));
+    /// Whether all parts are overwritten where they lie. If this cannot be told, they are no longer lent.
+    async fn are_overwritten(&mut self, parts: &[Lent]) -> Result<bool, FsError> {
+        for part in parts {
+            match self.is_overwritten(part).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(error) => {
+                    parts.iter().for_each(|part| self.buffer.failed(part));
+                    return Err(error);
+                }
+            }
         }
-        found
+        Ok(true)
+    }
+
+    /// Overwrites parts where they lie. Returns how many blocks. What fails is no longer lent.
+    async fn overwrite_all(&mut self, parts: &[Lent]) -> Result<u64, FsError> {
+        for (at, part) in parts.iter().enumerate() {
+            if let Err(error) = self.overwrite(part).await {
+                parts[at..].iter().for_each(|part| self.buffer.failed(part));
+                return Err(error);
+            }
+        }
+        Ok(parts.iter().map(Lent::blocks).sum())
     }
 
     /// Whether blocks are overwritten where they lie.
@@ -277,7 +291,10 @@ impl State {
                 if range.start == 0 {
                     self.store.remove(Key::new(inode, KeyKind::Inline, 0)).await?;
                 }
-                self.leave(inode, range)?;
+                self.leave(inode, range.clone())?;
+                if !planned.is_large {
+                    self.note_full(inode, &range).await?;
+                }
             }
         }
         for part in planned.lent.iter() {
@@ -300,7 +317,7 @@ impl State {
         let Some(live) = self.live.get_mut(&inode) else { return };
         let size = live.inode.size_bytes;
         let mut pending = self.buffer.runs(inode, live.kept_bytes / BLOCK_BYTES as u64).flatten();
-        let first = pending.find(|block| !self.journaled.has(inode, *block));
+        let first = pending.find(|block| !self.journaled.is_current(inode, *block));
         let durable = first.map_or(size, |block| size.min(block.saturating_mul(BLOCK_BYTES as u64)));
         if durable > live.kept_bytes {
             live.kept_bytes = durable;

@@ -288,7 +288,11 @@ impl Store {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), StoreError> {
+    /// Whether it takes changes.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`].
+    pub fn check(&self) -> Result<(), StoreError> {
         if self.has_failed { Err(StoreError::Failed) } else { Ok(()) }
     }
 

@@ -31,12 +31,13 @@ pub(super) struct Model {
     past: Vec<(Names, Attributes)>,
     attributes: Attributes,
     count: u64,
+    stripe_bytes: usize,
 }
 
 type Attributes = BTreeMap<u64, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 impl Model {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(stripe_bytes: usize) -> Self {
         Self {
             names: Names::new(),
             types: BTreeMap::from([(ROOT, FileType::Folder)]),
@@ -45,6 +46,7 @@ impl Model {
             past: vec![(Names::new(), Attributes::new())],
             attributes: Attributes::new(),
             count: 1,
+            stripe_bytes,
         }
     }
 
@@ -225,14 +227,15 @@ impl Model {
         self.versions.retain(|id, _| known.contains(id));
         for (id, versions) in &mut self.versions {
             let Some(content) = self.inodes.get(id).and_then(|inode| contents.get(inode)) else { continue };
-            judge(*id, versions, &content.bytes);
+            judge(*id, versions, &content.bytes, self.stripe_bytes);
             *versions = vec![content.bytes.clone()];
         }
     }
 }
 
-/// Each block of a file is what it was in some version, and its length lies between those that it had.
-fn judge(id: u64, versions: &[Vec<u8>], found: &[u8]) {
+/// Each block of a file is what it was in some version, and its length lies between those that it had. Of a file with a stripe of its
+/// own, which is overwritten where it lies, so it is with each sector.
+fn judge(id: u64, versions: &[Vec<u8>], found: &[u8], stripe_bytes: usize) {
     let lengths = versions.iter().map(Vec::len);
     let (least, most) = (lengths.clone().min().unwrap(), lengths.max().unwrap());
     assert!(
@@ -240,15 +243,19 @@ fn judge(id: u64, versions: &[Vec<u8>], found: &[u8]) {
         "file {id} has {} bytes, not {least} to {most}",
         found.len()
     );
-    for (number, block) in found.chunks(BLOCK_BYTES).enumerate() {
-        let start = number * BLOCK_BYTES;
+    let unit = if most > stripe_bytes - BLOCK_BYTES { 512 } else { BLOCK_BYTES };
+    for (number, block) in found.chunks(unit).enumerate() {
+        let start = number * unit;
         let is_of = |version: &Vec<u8>| {
             let rest = version.get(start..).unwrap_or_default();
             let known = rest.len().min(block.len());
             known > 0 && block[..known] == rest[..known] && block[known..].iter().all(|byte| *byte == 0)
         };
         let shows = &block[..block.len().min(8)];
-        assert!(versions.iter().any(is_of), "block {number} of file {id} was never this: {shows:?}");
+        assert!(
+            versions.iter().any(is_of),
+            "{unit} bytes at {start} of file {id} were never this: {shows:?}"
+        );
     }
     if versions.len() == 1 {
         assert!(versions[0] == found, "file {id} was synced, and is another");

@@ -3,7 +3,7 @@
 use super::*;
 
 fn plain() -> World {
-    World::new((4, 16), 400, Order::Rows)
+    World::new((4, 16), 400, Order::Rows, 0)
 }
 
 /// A file of the root with these bytes.
@@ -86,7 +86,7 @@ fn a_file_without_a_name_lives_until_it_is_given_back() {
 
 #[test]
 fn a_full_file_system_says_so_and_goes_on_once_files_are_removed() {
-    let world = World::new((4, 4), 100, Order::Rows);
+    let world = World::new((4, 4), 100, Order::Rows, 0);
     let inode = file(&world, b"full", &[1; 100]);
     let chunk = IoBuf::copy_of(&[2; 65_536]).freeze();
     let written = world.run(move |fs| {
@@ -115,5 +115,33 @@ fn a_full_file_system_says_so_and_goes_on_once_files_are_removed() {
     world.env.pass(Duration::from_secs(10));
     let again = file(&world, b"again", &vec![3; 500_000]);
     world.run(move |fs| Box::pin(fs.fsync(again))).unwrap();
+    world.check();
+}
+
+#[test]
+fn a_file_that_grows_slowly_moves_to_stripes_of_its_own() {
+    let world = plain();
+    let inode = file(&world, b"log", b"");
+    for at in 0..40_u64 {
+        let data = IoBuf::copy_of(&[at as u8 + 1; 7 * BLOCK_BYTES]).freeze();
+        world.run(move |fs| Box::pin(fs.write(inode, at * 7 * BLOCK_BYTES as u64, data))).unwrap();
+        world.env.pass(Duration::from_secs(6));
+    }
+    world.env.pass(Duration::from_secs(12));
+    let counters = world.run(|fs| Box::pin(fs.counters()));
+    // 280 blocks are 4 stripes and a tail.
+    assert_eq!(counters.moved_pieces, 4);
+    world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    let kinds = world.run(move |fs| {
+        Box::pin(async move {
+            let state = fs.shared.state.lock().await;
+            let all = state.mapped(inode, 0..1000).await.unwrap();
+            all.iter().map(|one| (one.first, one.extent.crcs.is_some())).collect::<Vec<_>>()
+        })
+    });
+    assert_eq!(kinds[..4], [(0, false), (64, false), (128, false), (192, false)]);
+    let read = world.run(move |fs| Box::pin(fs.read(inode, 0, 2 << 20))).unwrap();
+    assert!(read.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at / (7 * BLOCK_BYTES) + 1));
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
     world.check();
 }

@@ -1,0 +1,106 @@
+//! What a file system of a story lies on.
+
+use std::sync::Arc;
+
+use stripewise_device::Device;
+use stripewise_engine::{Array, AssembleOptions, CreateOptions, Level, assemble};
+use stripewise_rafs::{
+    fs::Fs,
+    shape::Order,
+    store::MakeOptions,
+    volume::{ArrayVolume, DeviceVolume, Volume},
+};
+use uuid::Uuid;
+
+use super::STEPS_MAX;
+use crate::{SimMember, World};
+
+/// Data columns, blocks of a chunk, and stripes.
+const COLUMNS: u32 = 3;
+const ROWS: u32 = 4;
+const STRIPES: u64 = 220;
+const BLOCK: u64 = 4096;
+/// Where data begin on a member.
+const DATA_OFFSET_BYTES: u64 = 1 << 20;
+
+/// What a file system lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ground {
+    /// One device, or a file.
+    File,
+    /// An array of this level.
+    Level(Level),
+}
+
+/// It, through power failures.
+pub(super) struct Volumes {
+    ground: Ground,
+    members: Vec<Arc<SimMember>>,
+}
+
+impl Volumes {
+    /// Makes members, an array of them, and a file system on it.
+    pub(super) fn make(world: &mut World, ground: Ground) -> Result<Self, String> {
+        let members: Vec<_> = match ground {
+            Ground::File => vec![world.add_member("file", u64::from(COLUMNS * ROWS) * BLOCK * STRIPES)],
+            Ground::Level(level) => {
+                let count = COLUMNS as usize + if level == Level::Raid6 { 2 } else { 1 };
+                let size_bytes = DATA_OFFSET_BYTES + u64::from(ROWS) * BLOCK * STRIPES;
+                (0..count).map(|number| world.add_member(format!("m{number}"), size_bytes)).collect()
+            }
+        };
+        let volumes = Self { ground, members };
+        let (env, devices) = (world.env(), volumes.devices());
+        let made = MakeOptions {
+            uuid: Uuid::from_u128(world.random(u64::MAX).into()),
+            label: "story".to_owned(),
+            created_us: 1,
+            order: if world.random(4) == 0 { Order::Columns } else { Order::Rows },
+            journal_stripes: Some(4 + world.random(8)),
+            hash_seed: world.random(u64::MAX),
+        };
+        let task = async move {
+            let volume: Arc<dyn Volume> = match ground {
+                Ground::File => on_file(devices)?,
+                Ground::Level(level) => {
+                    let mut options = CreateOptions::new("sim:rafs", level, devices);
+                    options.chunk_bytes = ROWS * BLOCK as u32;
+                    options.assume_clean = true;
+                    let array = Array::create(env, options).await.map_err(|error| error.to_string())?;
+                    Arc::new(ArrayVolume::new(array).map_err(|error| error.to_string())?)
+                }
+            };
+            Fs::make(&volume, &made, (0, 0)).await.map_err(|error| error.to_string())
+        };
+        let made = world.run_within(STEPS_MAX, task).ok_or("mkfs does not come to an end")?;
+        made?;
+        world.crash();
+        Ok(volumes)
+    }
+
+    /// What is there after a power failure.
+    pub(super) fn open(&self, world: &World) -> Result<Arc<dyn Volume>, String> {
+        let devices = self.devices();
+        if self.ground == Ground::File {
+            return on_file(devices);
+        }
+        let env = world.env();
+        let opening = async move { assemble(env, devices, &AssembleOptions::default()).await };
+        let array = world.run_within(STEPS_MAX, opening).ok_or("assembling does not come to an end")?;
+        let array = array.map_err(|error| format!("assembling: {error}"))?;
+        Ok(Arc::new(ArrayVolume::new(array).map_err(|error| error.to_string())?))
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.members.iter().map(|member| member.clone() as Arc<dyn Device>).collect()
+    }
+}
+
+fn on_file(devices: Vec<Arc<dyn Device>>) -> Result<Arc<dyn Volume>, String> {
+    let device = devices.into_iter().next().ok_or("no file")?;
+    let volume = DeviceVolume::new(device, COLUMNS, ROWS).map_err(|error| error.to_string())?;
+    Ok(Arc::new(volume))
+}
+
+/// Bytes of a stripe: files of this length are overwritten where they lie.
+pub(super) const STRIPE_BYTES: usize = (COLUMNS * ROWS) as usize * BLOCK as usize;

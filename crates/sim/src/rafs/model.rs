@@ -1,0 +1,143 @@
+//! What a client's folder may be after power has failed.
+
+use std::collections::BTreeMap;
+
+use super::ground::STRIPE_BYTES;
+
+/// Bytes that power failures do not split, in files that lie out of place and in others.
+const BLOCK: usize = 4096;
+const SECTOR: usize = 512;
+
+/// Names in a client's folder, and which file each leads to.
+pub(super) type Names = BTreeMap<String, u64>;
+
+/// A client's folder.
+#[derive(Debug)]
+pub(super) struct Folder {
+    /// Its name in the root.
+    pub(super) name: String,
+    /// All that names were since they were durable; the last one is what they are, or may become.
+    names: Vec<Option<Names>>,
+    /// All that each file was since it was durable.
+    files: BTreeMap<u64, Vec<Vec<u8>>>,
+    count: u64,
+}
+
+impl Folder {
+    pub(super) fn new(number: u32) -> Self {
+        Self { name: format!("client {number}"), names: vec![None], files: BTreeMap::new(), count: 0 }
+    }
+
+    /// What the names are now; none if the folder is not there.
+    pub(super) fn names(&self) -> Option<&Names> {
+        self.names.last().and_then(Option::as_ref)
+    }
+
+    /// A file that is in no folder yet.
+    pub(super) fn new_file(&mut self) -> u64 {
+        self.count += 1;
+        self.files.insert(self.count, vec![Vec::new()]);
+        self.count
+    }
+
+    pub(super) fn bytes(&self, file: u64) -> &[u8] {
+        self.files.get(&file).and_then(|versions| versions.last()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Names become these, now or after a power failure.
+    pub(super) fn become_named(&mut self, names: Names) {
+        self.names.push(Some(names));
+    }
+
+    /// A change of names was refused.
+    pub(super) fn names_stay(&mut self) {
+        self.names.pop();
+    }
+
+    /// A file's bytes become these, now or after a power failure.
+    pub(super) fn become_bytes(&mut self, file: u64, bytes: Vec<u8>) {
+        self.files.entry(file).or_default().push(bytes);
+    }
+
+    /// A change of bytes was refused.
+    pub(super) fn bytes_stay(&mut self, file: u64) {
+        self.files.entry(file).or_default().pop();
+    }
+
+    /// Names are durable, and this file, or all.
+    pub(super) fn synced(&mut self, file: Option<u64>) {
+        self.names.drain(..self.names.len() - 1);
+        for (number, versions) in &mut self.files {
+            if file.is_none_or(|file| file == *number) && !versions.is_empty() {
+                versions.drain(..versions.len() - 1);
+            }
+        }
+    }
+
+    /// Looks at what was found. From then on it is what it is.
+    pub(super) fn look(&mut self, found: Option<&BTreeMap<String, Vec<u8>>>) -> Result<(), String> {
+        let in_found = |names: &Option<Names>| match (names, found) {
+            (None, None) => true,
+            (Some(names), Some(found)) => names.keys().eq(found.keys()) && self.fits(names, found).is_ok(),
+            _ => false,
+        };
+        let last = self.names.iter().rev().find(|names| in_found(names)).cloned();
+        let Some(names) = last else { return Err(self.why(found)) };
+        let mut files = BTreeMap::new();
+        for (name, file) in names.iter().flatten() {
+            let bytes = found.and_then(|found| found.get(name)).cloned().unwrap_or_default();
+            files.insert(*file, vec![bytes]);
+        }
+        (self.names, self.files) = (vec![names], files);
+        Ok(())
+    }
+
+    /// Whether each file is what it may be.
+    fn fits(&self, names: &Names, found: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
+        for (name, file) in names {
+            judge(self.files.get(file).map_or(&[], Vec::as_slice), &found[name])
+                .map_err(|what| format!("{}/{name}: {what}", self.name))?;
+        }
+        Ok(())
+    }
+
+    /// Why what was found fits none of what may be.
+    fn why(&self, found: Option<&BTreeMap<String, Vec<u8>>>) -> String {
+        let like = |names: &&Option<Names>| match (names, found) {
+            (Some(names), Some(found)) => names.keys().eq(found.keys()),
+            _ => false,
+        };
+        let like = self.names.iter().rev().find(like);
+        if let (Some(Some(names)), Some(found)) = (like, found) {
+            return self.fits(names, found).err().unwrap_or_default();
+        }
+        let found = found.map(|found| found.keys().cloned().collect::<Vec<_>>());
+        format!("{}: names were never {found:?}, but {:?}", self.name, self.names)
+    }
+}
+
+/// A file's length lies between those that it had, and each part of it is what it was at some time.
+fn judge(versions: &[Vec<u8>], found: &[u8]) -> Result<(), String> {
+    let lengths = versions.iter().map(Vec::len);
+    let (least, most) = (lengths.clone().min().unwrap_or(0), lengths.max().unwrap_or(0));
+    if !(least..=most).contains(&found.len()) {
+        return Err(format!("{} bytes, not {least} to {most}", found.len()));
+    }
+    if let [only] = versions
+        && only != found
+    {
+        return Err("it was durable, and is another".to_owned());
+    }
+    let unit = if most > STRIPE_BYTES - BLOCK { SECTOR } else { BLOCK };
+    for (start, part) in (0..).step_by(unit).zip(found.chunks(unit)) {
+        let is_of = |version: &Vec<u8>| {
+            let rest = version.get(start..).unwrap_or_default();
+            let known = rest.len().min(part.len());
+            known > 0 && part[..known] == rest[..known] && part[known..].iter().all(|byte| *byte == 0)
+        };
+        if !versions.iter().any(is_of) {
+            return Err(format!("{unit} bytes at {start} were never these ({:?}..)", &part[..part.len().min(8)]));
+        }
+    }
+    Ok(())
+}
