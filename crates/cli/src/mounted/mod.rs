@@ -49,7 +49,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
             answer(&FirstWord::Mounted(begun.mounted.clone()))?;
             daemon::let_go().context("letting go of the caller")?;
             begun.wait().inspect_err(|error| tracing::error!("{}", errors::line(error)))?;
-            let _ = std::fs::remove_file(log);
+            // Nothing happened that anybody would look up.
+            if std::fs::metadata(&log).is_ok_and(|metadata| metadata.len() == 0) {
+                let _ = std::fs::remove_file(log);
+            }
             Ok(())
         }
         Err(error) => answer(&FirstWord::Error(errors::line(&error))),
