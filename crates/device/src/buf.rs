@@ -370,13 +370,23 @@ impl Block {
         Self { handle: buf.handle, start }
     }
 
+    /// Shares a buffer as a block, without copying it. Gives it back if it has not a block's size.
+    pub fn sharing(buf: SharedBuf) -> Result<Self, SharedBuf> {
+        if buf.len != BUF_ALIGN {
+            return Err(buf);
+        }
+        let start = NonNull::new(buf.handle.at(buf.start)).expect("memory has an address");
+        Ok(Self { handle: buf.handle, start })
+    }
+
     /// Some of its bytes, which it lends.
     ///
     /// # Panics
     /// If the range is not within the block.
     pub fn lend(&self, range: Range<usize>) -> SharedBuf {
         assert!(range.start <= range.end && range.end <= BUF_ALIGN, "{range:?} of a block");
-        SharedBuf { handle: self.handle.clone(), start: range.start, len: range.len() }
+        let in_allocation = self.start.addr().get() - self.handle.allocation().start.addr().get();
+        SharedBuf { handle: self.handle.clone(), start: in_allocation + range.start, len: range.len() }
     }
 
     /// Where its bytes start.
@@ -387,8 +397,8 @@ impl Block {
     /// Its bytes, to be changed, if nobody else refers to them.
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: the allocation is of a block's size and initialised. There is no other handle to it, and only a holder
-        // makes more: this one, which is borrowed.
+        // SAFETY: a block's bytes from `start` on lie in the allocation and are initialised. There is no other handle to
+        // it, and only a holder makes more: this one, which is borrowed.
         self.handle
             .is_only()
             .then(|| unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), BUF_ALIGN) })
@@ -396,15 +406,15 @@ impl Block {
 
     /// Whether both are the same memory. An address is not used again as long as a block refers to it.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.handle.is_same(&other.handle)
+        self.start == other.start
     }
 }
 
 impl Deref for Block {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the allocation is of a block's size and initialised. It came from an exclusive IoBuf that was
-        // consumed, so only read-only views of it exist.
+        // SAFETY: a block's bytes from `start` on lie in the allocation and are initialised. They came from an exclusive
+        // IoBuf that was consumed, or from a SharedBuf, so only read-only views of them exist.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), BUF_ALIGN) }
     }
 }
@@ -486,6 +496,24 @@ mod tests {
         assert_eq!(stranger.len(), 16);
         head.unsplit(tail).unwrap();
         assert!(head[..4096].iter().all(|b| *b == 1) && head[4096..].iter().all(|b| *b == 2));
+    }
+
+    #[test]
+    fn a_block_may_share_a_part_of_a_buffer() {
+        let mut whole = IoBuf::zeroed(4 * BUF_ALIGN);
+        whole[2 * BUF_ALIGN..].fill(2);
+        whole[2 * BUF_ALIGN + 512] = 3;
+        let whole = whole.freeze();
+        let part = |from: usize| whole.slice(from..from + BUF_ALIGN);
+        let mut block = Block::sharing(part(2 * BUF_ALIGN)).unwrap();
+        assert_eq!((block.len(), block[0], block[512]), (BUF_ALIGN, 2, 3));
+        assert_eq!(block.lend(512..1024).as_ptr(), whole[2 * BUF_ALIGN + 512..].as_ptr());
+        assert!(block.is_same(&Block::sharing(part(2 * BUF_ALIGN)).unwrap()));
+        assert!(!block.is_same(&Block::sharing(part(3 * BUF_ALIGN)).unwrap()));
+        assert!(block.get_mut().is_none(), "others hold parts of its allocation");
+        assert_eq!(Block::sharing(whole.slice(0..512)).unwrap_err().len(), 512);
+        drop(whole);
+        assert_eq!(block.get_mut().unwrap()[512], 3);
     }
 
     #[test]

@@ -24,6 +24,14 @@ pub enum ArrayError {
         /// The array's size.
         capacity_bytes: u64,
     },
+    /// A request for whole rows or blocks of a stripe is not one.
+    #[error("stripe {stripe}: {problem}")]
+    Blocks {
+        /// The stripe.
+        stripe: u64,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// More members are lost than the level tolerates.
     #[error(
         "the array has lost more members than its level tolerates; nothing more is written. Bring members back, stop it, \
@@ -102,6 +110,7 @@ impl From<ArrayError> for IoError {
     fn from(error: ArrayError) -> Self {
         match error {
             ArrayError::Range { .. }
+            | ArrayError::Blocks { .. }
             | ArrayError::Unsupported(_)
             | ArrayError::OnWorker
             | ArrayError::Cache(_) => Self::new(IoErrorKind::Refused),

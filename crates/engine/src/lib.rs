@@ -61,5 +61,8 @@ pub use opening::{
     preview::{Preview, preview},
 };
 pub use shape::{geometry, regions::RegionShape, rows};
-pub use stripes::trace::{Decision, StripeWay, TraceFilter, Traced};
+pub use stripes::{
+    trace::{Decision, StripeWay, TraceFilter, Traced},
+    without::Recovered,
+};
 pub use stripewise_format::extension::MapKind;

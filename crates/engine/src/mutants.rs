@@ -284,11 +284,19 @@ pub enum Mutant {
     GapsUnlocked,
     /// What a destage has read takes the place of newer content.
     ReadOverNewer,
+    /// A write of whole rows locks only the first of them.
+    FirstRowLocked,
+    /// A write of blocks is planned as if it had only those of the first column.
+    FirstColumnPlanned,
+    /// Whole rows are written beside older dirty cells, which stay and are destaged later.
+    RowsLeaveDirty,
+    /// A recovery that is not to believe a column reads it.
+    ColumnBelieved,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 112] = [
+    pub const ALL: [Self; 115] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -401,10 +409,13 @@ impl Mutant {
         Self::GapEndsWrite,
         Self::GapsUnlocked,
         Self::ReadOverNewer,
+        Self::FirstRowLocked,
+        Self::FirstColumnPlanned,
+        Self::ColumnBelieved,
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 31] = [
+    pub const CACHE: [Self; 32] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -436,6 +447,7 @@ impl Mutant {
         Self::GapEndsWrite,
         Self::GapsUnlocked,
         Self::ReadOverNewer,
+        Self::RowsLeaveDirty,
     ];
 }
 

@@ -80,6 +80,13 @@ impl Geometry {
         u64::from(self.stripe_blocks()) * BLOCK_BYTES as u64
     }
 
+    /// Where stripes begin on the volume, and how long they are, in bytes.
+    #[must_use]
+    pub fn bytes_of(&self, stripes: Range<StripeNo>) -> (u64, u64) {
+        let bytes = self.stripe_bytes();
+        (stripes.start.0 * bytes, (stripes.end.0 - stripes.start.0) * bytes)
+    }
+
     /// All data blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {

@@ -1,5 +1,7 @@
 //! Clients of an array: they write, flush, zero, discard and read anywhere, and check the data they read.
 
+mod blocks;
+
 use std::{
     future::poll_fn,
     ops::Range,
@@ -234,12 +236,16 @@ impl Client {
     async fn request(&mut self) -> Result<(), ArrayError> {
         let (first, count) = self.range();
         match self.rng.u8(..50) {
-            0..22 => self.write(first, count).await,
+            0..20 => self.write(first, count).await,
+            20 => self.write_rows(first, count).await,
+            21 => self.write_blocks(first, count).await,
             22..24 => self.stream(first).await,
             24..26 => self.zero(first, count).await,
             26..28 => self.discard(first, count).await,
             28..34 => self.flush().await,
             34 => self.extents(first, count).await,
+            35 => self.read_rows(first, count).await,
+            36 => self.read_without(first, count).await,
             _ => self.read(first, count).await,
         }
     }

@@ -9,6 +9,7 @@
 //! * [`model`]: for performance. Modelled disks, which lose nothing in a power failure that real ones would.
 //! * [`stress`]: the same clients and checkers with real threads.
 //! * [`exhaust`]: short histories, with a power failure at every step and all that it may leave.
+//! * [`rafs`]: stories of the file system;
 //! * [`story`], [`check`]: arrays that live and die by a seed, and the checkers of what they leave.
 
 pub mod check;
@@ -18,6 +19,7 @@ mod executor;
 pub mod exhaust;
 mod member;
 pub mod model;
+pub mod rafs;
 pub mod story;
 pub mod stress;
 mod timers;

@@ -1,6 +1,7 @@
 //! The array: the handle that clients and operators hold.
 
 mod add;
+mod blocks;
 pub(crate) mod cache;
 mod commands;
 pub(crate) mod device;
@@ -107,6 +108,11 @@ impl Array {
     /// Whether more members are lost than the level tolerates.
     pub fn has_failed(&self) -> bool {
         self.parts.roster.has_failed()
+    }
+
+    /// Whether a member is missing, or is being filled.
+    pub fn is_degraded(&self) -> bool {
+        self.parts.roster.is_degraded()
     }
 
     /// Whether the array takes no writes.

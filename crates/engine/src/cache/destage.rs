@@ -9,6 +9,7 @@ use stripewise_device::{Timestamp, frames::FRAME_COST};
 use super::{
     Cache, DestageCost, DestageReason, Dropped,
     evict::Turn,
+    replacing::Replaced,
     slot::{NEVER, Slot},
 };
 use crate::{
@@ -20,17 +21,17 @@ use crate::{
 };
 
 /// What ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
+#[derive(Debug)]
+pub(super) enum Of {
     /// Cells are destaged. What is dirty and not lent was written since then.
     Destage { lent: Moment, reason: DestageReason },
-    /// A whole stripe is written or zeroed past the cache.
-    Pass,
+    /// Cells are written or zeroed past the cache.
+    Pass(Replaced),
 }
 
 /// When cells were lent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Moment {
+pub(super) struct Moment {
     epoch: u64,
     now: Timestamp,
 }
@@ -62,14 +63,14 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        match self.of {
+        match &self.of {
             Of::Destage { lent, reason } => {
                 self.cache.leaving.add(1, self.cells.dirty_blocks() as u64);
                 if self.has_succeeded || lives(Mutant::CleanOnError) {
-                    self.cache.destaged(self.stripe, &self.cells, lent, reason);
+                    self.cache.destaged(self.stripe, &self.cells, *lent, *reason);
                 }
             }
-            Of::Pass => self.cache.passed(self.stripe, &self.cells, self.has_succeeded),
+            Of::Pass(over) => self.cache.passed(self.stripe, over, &self.cells, self.has_succeeded),
         }
         // Its blocks first, so that a writer that waits for memory finds them free.
         self.cells = Arc::default();
@@ -147,7 +148,7 @@ impl Cache {
         })
     }
 
-    fn ending(self: &Arc<Self>, stripe: StripeIndex, cells: Arc<CachedCells>, of: Of) -> Ending {
+    pub(super) fn ending(self: &Arc<Self>, stripe: StripeIndex, cells: Arc<CachedCells>, of: Of) -> Ending {
         Ending { cache: self.clone(), stripe, cells, of, has_succeeded: false }
     }
 
@@ -180,49 +181,6 @@ impl Cache {
         }
         self.dirty.add(1, went as u64);
         self.counts.add_each([(2 * reason as usize, went as u64), (2 * reason as usize + 1, 1)]);
-        if self.is_over.load(Ordering::Relaxed) {
-            self.note_fill();
-        }
-    }
-
-    /// A write of a whole stripe begins to pass the cache by. What is dirty stays until the end, and what is clean
-    /// is dropped.
-    pub(crate) fn begin_pass(self: &Arc<Self>, stripe: StripeIndex) -> Box<Ending> {
-        let (mut dropped, mut lent) = (Dropped::of(self), CachedCells::default());
-        for unit in self.all_units(stripe) {
-            let mut bucket = self.bucket(unit);
-            bucket.passing.push(stripe.0);
-            let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit) else { continue };
-            if !lives(Mutant::PassedStaysClean) {
-                slot.drop_clean(&mut dropped);
-            }
-            lent.absorb(slot.cells.lend(slot.cells.dirty_rows()));
-            self.forget_empty(&mut bucket);
-        }
-        Box::new(self.ending(stripe, Arc::new(lent), Of::Pass))
-    }
-
-    /// A write of a whole stripe has passed the cache by.
-    fn passed(&self, stripe: StripeIndex, before: &CachedCells, has_succeeded: bool) {
-        let (mut dropped, mut went) = (Dropped::of(self), 0);
-        for unit in self.all_units(stripe) {
-            let mut bucket = self.bucket(unit);
-            if let Some(at) = bucket.passing.iter().position(|passing| *passing == stripe.0) {
-                bucket.passing.swap_remove(at);
-            }
-            let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit) else { continue };
-            if !lives(Mutant::PassedStaysClean) {
-                slot.drop_clean(&mut dropped);
-            }
-            if has_succeeded && !lives(Mutant::PassedStaysDirty) {
-                went += slot.drop_same(before, &mut dropped);
-            }
-            if slot.cells.dirty_rows().is_empty() {
-                slot.oldest = NEVER;
-            }
-            self.forget_empty(&mut bucket);
-        }
-        self.dirty.add(1, went as u64);
         if self.is_over.load(Ordering::Relaxed) {
             self.note_fill();
         }

@@ -22,6 +22,7 @@ mod modes;
 mod passing;
 mod put;
 mod read;
+mod replacing;
 mod report;
 mod settings;
 mod shown;
@@ -313,6 +314,11 @@ impl Cache {
     /// How many blocks more may be dirty.
     fn room(&self) -> u64 {
         self.dirty_max().saturating_sub(self.dirty_blocks())
+    }
+
+    /// Whether as many blocks are dirty as may be, or writers are in the line.
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// How much of what may be dirty is, and the marks.

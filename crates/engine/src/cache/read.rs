@@ -77,6 +77,31 @@ impl Cache {
         hit
     }
 
+    /// Copies what clients wrote of some rows of a chunk and members do not hold yet, over the bytes of these rows. True
+    /// if that is all of them.
+    pub(crate) fn read_dirty(
+        &self,
+        stripe: StripeIndex,
+        column: usize,
+        rows: Range<usize>,
+        into: &mut [u8],
+    ) -> bool {
+        let mut is_all = true;
+        for (row, into) in rows.zip(into.chunks_mut(BLOCK_BYTES)) {
+            let unit = self.unit_of(stripe, row);
+            let bucket = self.bucket(unit);
+            let slot = bucket.slots.iter().find(|slot| slot.unit == unit);
+            let cell = slot.and_then(|slot| slot.cells.get(column)).and_then(|column| column.get(row));
+            let Some((CellState::Dirty(mask), block)) = cell else {
+                is_all = false;
+                continue;
+            };
+            sectors(mask).for_each(|part| into[part.clone()].copy_from_slice(&block[part]));
+            is_all &= mask == ALL_SECTORS;
+        }
+        is_all
+    }
+
     /// Whether anything of a chunk is cached.
     pub(crate) fn holds(&self, stripe: StripeIndex, column: usize) -> bool {
         self.all_units(stripe).any(|unit| {

@@ -119,6 +119,16 @@ impl Slot {
         }
     }
 
+    /// As [`Slot::drop_clean`], of the cells that are dirty in `others`.
+    pub(super) fn drop_clean_with(&mut self, others: &CachedCells, dropped: &mut Dropped<'_>) {
+        for (number, other) in others.columns() {
+            let Some(own) = self.cells.get_mut(number) else { continue };
+            for row in (own.clean() & other.dirty()).runs().flatten() {
+                dropped.take(self.unit, number, (own, row));
+            }
+        }
+    }
+
     /// Whether there are clean cells.
     pub(super) fn has_clean(&self) -> bool {
         self.cells.columns().any(|(_, column)| !column.clean().is_empty())

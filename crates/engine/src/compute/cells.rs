@@ -77,6 +77,21 @@ pub(crate) fn blocks_of(span: &StripeSpan, chunk_bytes: usize) -> impl Iterator<
 pub(crate) struct CachedCells(Vec<(u16, Column)>);
 
 impl CachedCells {
+    /// Whole rows from `first` on, all of them new. The blocks come row by row.
+    pub(crate) fn of_rows(first: usize, data_columns: usize, blocks: &[Block]) -> Self {
+        let of = |column: usize| blocks.iter().skip(column).step_by(data_columns).cloned().collect();
+        Self((0..data_columns).map(|column| (column as u16, Column::of_new(first, of(column)))).collect())
+    }
+
+    /// Whole blocks, all of them new, by row and column. Of several in one place, the last counts.
+    pub(crate) fn of_blocks(blocks: impl Iterator<Item = (usize, usize, Block)>) -> Self {
+        let mut cells = Self::default();
+        blocks.for_each(|(row, column, block)| {
+            cells.entry(column).put(row, CellState::Dirty(ALL_SECTORS), block);
+        });
+        cells
+    }
+
     /// The columns that have blocks, with their numbers.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (usize, &Column)> {
         self.0.iter().map(|(number, column)| (usize::from(*number), column))
@@ -154,6 +169,11 @@ impl CachedCells {
         })
     }
 
+    /// Bytes of cells that are dirty.
+    pub(crate) fn new_bytes(&self) -> u64 {
+        (self.dirty_blocks() * BLOCK_BYTES) as u64
+    }
+
     /// How many cells are dirty.
     pub(crate) fn dirty_blocks(&self) -> usize {
         self.columns().map(|(_, column)| column.dirty.len()).sum()
@@ -167,6 +187,16 @@ impl CachedCells {
     /// All cells of some rows, lent.
     pub(crate) fn lend(&self, rows: RowSet) -> Self {
         let lent = self.0.iter().map(|(number, column)| (*number, column.lend(rows)));
+        Self(lent.filter(|(_, column)| !column.is_empty()).collect())
+    }
+
+    /// Dirty cells, where others are dirty too, lent.
+    pub(crate) fn lend_dirty_with(&self, others: &Self) -> Self {
+        let both = |number: u16, column: &Column| {
+            let other = others.get(number.into()).map_or(RowSet::EMPTY, Column::dirty);
+            column.lend(column.dirty & other)
+        };
+        let lent = self.0.iter().map(|(number, column)| (*number, both(*number, column)));
         Self(lent.filter(|(_, column)| !column.is_empty()).collect())
     }
 
@@ -242,7 +272,7 @@ impl CachedCells {
     }
 
     /// New bytes of a column's chunk, for a write.
-    pub(super) fn take(&self, column: usize, bytes: &Range<usize>) -> WriteBufs {
+    pub(crate) fn take(&self, column: usize, bytes: &Range<usize>) -> WriteBufs {
         let column = self.get(column).expect("what is written is in hand");
         let (mut bufs, mut at): (WriteBufs, _) = (smallvec![], bytes.start);
         while at < bytes.end {

@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     mutants::{Mutant, lives},
-    plan::recipe::{Recipe, Write},
+    plan::recipe::{Recipe, Span, Write},
     shape::{
         geometry::{Geometry, StripeSpan},
         rows::RowSet,
@@ -39,8 +39,27 @@ use crate::{
 pub(crate) enum Content {
     /// One contiguous part of the stripe, with its bytes: a client's write.
     Span(StripeSpan, Data),
-    /// Cells that a cache lends, and all rows that are locked for them if gaps between them may be filled.
-    Cells(Arc<CachedCells>, RowSet),
+    /// Cells, and whose they are.
+    Cells(Arc<CachedCells>, CellsOf),
+}
+
+/// Whose cells are written.
+#[derive(Debug)]
+pub(crate) enum CellsOf {
+    /// A cache lends them. All rows that are locked for them, if gaps between them may be filled.
+    Cache(RowSet),
+    /// A client writes them as whole blocks. Their rows, if they are all blocks of consecutive rows.
+    Client(Option<Span>),
+}
+
+impl CellsOf {
+    /// The rows that are locked if gaps may be filled.
+    pub(crate) fn held(&self) -> RowSet {
+        match self {
+            Self::Cache(held) => *held,
+            Self::Client(_) => RowSet::EMPTY,
+        }
+    }
 }
 
 impl Content {
@@ -49,15 +68,28 @@ impl Content {
     pub(crate) fn rows(&self, chunk_bytes: usize) -> RowSet {
         match self {
             Self::Span(span, _) => touched_rows(span, chunk_bytes),
-            Self::Cells(cells, _) => cells.dirty_rows(),
+            Self::Cells(cells, of) => rows_of(cells, of),
         }
     }
 
     /// Leaves gaps as they are from now on. False if that was so before.
     pub(crate) fn leave_gaps(&mut self) -> bool {
         match self {
-            Self::Span(..) => false,
-            Self::Cells(_, held) => !std::mem::take(held).is_empty(),
+            Self::Span(..) | Self::Cells(_, CellsOf::Client(_)) => false,
+            Self::Cells(_, CellsOf::Cache(held)) => !std::mem::take(held).is_empty(),
+        }
+    }
+
+    /// Whether a cache destages it.
+    pub(crate) fn is_destaged(&self) -> bool {
+        matches!(self, Self::Cells(_, CellsOf::Cache(_)))
+    }
+
+    /// The rows that it consists of, if a client writes whole rows.
+    pub(crate) fn whole_rows(&self) -> Option<Span> {
+        match self {
+            Self::Cells(_, CellsOf::Client(rows)) => *rows,
+            Self::Cells(_, CellsOf::Cache(_)) | Self::Span(..) => None,
         }
     }
 }
@@ -73,6 +105,16 @@ pub(crate) fn touched_rows(span: &StripeSpan, chunk_bytes: usize) -> RowSet {
         .map(|column| RowSet::touching(span.in_column(column, chunk_bytes).0))
         .fold(RowSet::EMPTY, |all, rows| all | rows);
     near_rows(rows)
+}
+
+/// The rows of cells; a mutant sees the first of a client's whole ones only.
+fn rows_of(cells: &CachedCells, of: &CellsOf) -> RowSet {
+    match of {
+        CellsOf::Client(Some(Span { start, .. })) if lives(Mutant::FirstRowLocked) => {
+            RowSet::range(usize::from(*start)..usize::from(*start) + 1)
+        }
+        _ => cells.dirty_rows(),
+    }
 }
 
 /// All of these rows; a mutant sees the first word of them only.

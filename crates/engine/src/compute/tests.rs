@@ -292,7 +292,7 @@ proptest! {
         make_redundant(&geometry, &mut expected);
         bad.iter().for_each(|(column, _)| columns[*column].fill(0xdd));
         let mut writes = Vec::new();
-        let content = Content::Cells(Arc::new(cells.clone()), RowSet::EMPTY);
+        let content = Content::Cells(Arc::new(cells.clone()), CellsOf::Cache(RowSet::EMPTY));
         compute(&recipe, &geometry, content, &mut fetch(&recipe, &columns), |write, bufs| writes.push((*write, bufs)));
         prop_assert_eq!(writes.len(), recipe.writes.len());
         for (write, bufs) in writes {

@@ -1,5 +1,5 @@
-//! The recipes of the commonest writes, without a plan: a whole stripe, whole blocks of one column, and
-//! zeroes.
+//! The recipes of the commonest writes, without a plan: a whole stripe, whole rows, whole blocks of one column,
+//! and zeroes.
 //!
 //! Making a plan takes most of the engine's own work on such a write. These planners give the same recipes as
 //! the [plan](super::build) once it is [lowered](super::lower). A property test checks that.
@@ -135,6 +135,25 @@ pub(crate) fn whole(
     true
 }
 
+/// Whole rows of a level with parity of which some is there: nothing is read, and parity is computed from the new
+/// data. Fills an empty recipe, and tells its band. False if the plan does something else.
+pub(crate) fn rows(columns: &Columns<'_>, rows: Span, recipe: &mut Recipe, tell: impl FnOnce(&Band)) -> bool {
+    let geometry = columns.geometry;
+    let Some(parity) = geometry.has_parity().then(|| columns.parity()).flatten() else { return false };
+    let data_columns = geometry.data_columns();
+    for column in (0..geometry.members()).filter(|column| columns.is_there(*column)) {
+        let from = if column < data_columns { Source::New(column as u16) } else { Source::Sum };
+        recipe.writes.push(Write::of(column, &rows.bytes(), from, false));
+    }
+    recipe.sums.push(Sum { rows, parity, how: How::Make });
+    recipe.cycles.push(CycleRows { cycle: Cycle::Full, rows });
+    let (members, missing) = (geometry.members(), columns.missing.len() as u32);
+    let rmw = members as u32 - missing + missing * unreadable_price(members);
+    let rows = RowSet::range(rows.range());
+    tell(&Band { rows, cycle: Cycle::Full, partial: false, rmw, rcw: 0, free: false, estimate: None });
+    true
+}
+
 /// A whole stripe of zeroes. Parity of zeroes is zeroes: nothing is read, and nothing is computed.
 pub(crate) fn zeroes(geometry: &Geometry) -> Recipe {
     let skipped = if lives(Mutant::ZeroSkipsParity) { geometry.parity_columns() } else { 0 };
@@ -222,6 +241,8 @@ fn by_cycle(write: &OneColumn, rows: Span, cycle: Cycle, is_there: bool, recipe:
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -316,6 +337,41 @@ mod tests {
         #[test]
         fn a_quick_recipe_is_that_of_the_plan(case in cases()) {
             is_quick(&case);
+        }
+    }
+
+    /// Whole rows, with columns missing: the recipe is that of the plan, whatever the policy, unless no parity is there.
+    fn check_rows(case: &Case, rows: Range<usize>) -> bool {
+        let Case { geometry, missing, policy, .. } = case;
+        let presence = |column: usize| match missing.contains(&column) {
+            true => Presence::Missing,
+            false => Presence::Present,
+        };
+        let (mut quick, mut bands, span) = (Recipe::default(), Vec::new(), Span::from(rows.clone()));
+        if !super::rows(&Columns { geometry, missing }, span, &mut quick, |band| bands.push(*band)) {
+            assert_eq!((quick, bands), (Recipe::default(), vec![]), "they are left empty");
+            return false;
+        }
+        let mut state = StripeState::default();
+        state.set_empty(geometry, false, presence);
+        state.columns[..geometry.data_columns()]
+            .iter_mut()
+            .for_each(|column| column.dirty = RowSet::range(rows.clone()));
+        let plan = build(&state, &*(policy.make)(), &Uneven).unwrap();
+        assert_eq!(quick, lower(&plan, &state, |_| [span.bytes()]), "{case:?}, {rows:?}");
+        assert_eq!(plan.bands[..], bands, "{case:?}, {rows:?}");
+        true
+    }
+
+    proptest! {
+        #[test]
+        fn whole_rows_have_the_recipe_of_the_plan(case in cases(), first in 0..8_usize, count in 1..8_usize) {
+            let all = case.geometry.chunk_bytes() / BLOCK_BYTES;
+            let first = first.min(all - 1);
+            let is_lost = |column: &usize| *column >= case.geometry.data_columns() && case.missing.contains(column);
+            let lost = (0..case.geometry.members()).filter(is_lost).count();
+            let has_parity = case.geometry.has_parity() && lost < case.geometry.parity_columns();
+            prop_assert_eq!(check_rows(&case, first..(first + count).min(all)), has_parity);
         }
     }
 

@@ -109,6 +109,11 @@ impl Roster {
         self.topology.look(|topology| topology.failed)
     }
 
+    /// Whether a member is missing, or is being filled.
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.topology.look(|topology| !topology.has_all())
+    }
+
     /// The members, unless the array has failed. For a job whose rows are locked: a batch that waited while
     /// the array failed may have half-written rows now, so nothing may be made from them, and nothing
     /// written.

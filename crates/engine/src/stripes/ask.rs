@@ -69,8 +69,8 @@ impl Stripes {
         let how = How { topology, stripe, recipe, flags, cause };
         how.assert_is_held(rows);
         self.stats.count_recipe(recipe);
-        if let (Content::Cells(_, held), Some(ending)) = (&content, &guards.ending)
-            && !held.is_empty()
+        if let (Content::Cells(_, of), Some(ending)) = (&content, &guards.ending)
+            && !of.held().is_empty()
         {
             ending.keep_read(fetched.iter());
         }

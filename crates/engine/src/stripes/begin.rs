@@ -9,6 +9,7 @@ use super::{
     steps::{Begun, Guards, Held, Progress, Rest, StripeWrite, Unreadable},
 };
 use crate::{
+    compute::Content,
     error::ArrayError,
     intent::IntentGuard,
     locks::Entry,
@@ -96,8 +97,11 @@ impl Stripes {
         let (write, rows) = match rest {
             Rest::Rows(write) => {
                 let rows = write.content.rows(self.geometry().chunk_bytes());
-                let rows = self.locks.lock_write(&write.place(false), rows).await;
-                (write, rows)
+                let rows = match &write.content {
+                    Content::Span(..) => self.locks.lock_write(&write.place(false), rows),
+                    Content::Cells(..) => self.locks.lock(write.stripe, rows),
+                };
+                (write, rows.await)
             }
             Rest::Region(write, rows) => (write, self.locks.resume(rows)),
             rest => return Ok(Progress::Waits(rest)),

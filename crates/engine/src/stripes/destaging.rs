@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cache::{Cache, DestageReason},
-    compute::{CachedCells, Content},
+    compute::{CachedCells, CellsOf, Content},
     destage::Candidate,
     error::ArrayError,
     mutants::{Mutant, lives},
@@ -61,8 +61,10 @@ impl Stripes {
         else {
             return Ok(None);
         };
-        let content =
-            Content::Cells(cells.clone(), if cache.fills_gaps() { with_gaps } else { RowSet::EMPTY });
+        let content = Content::Cells(
+            cells.clone(),
+            CellsOf::Cache(if cache.fills_gaps() { with_gaps } else { RowSet::EMPTY }),
+        );
         let write = StripeWrite { stripe, content, flags, ending: Some(ending) };
         self.finish_stripe(Rest::Region(write, held.keep())).await?;
         Ok(Some(cells))

@@ -1,6 +1,6 @@
 //! What is done to stripes: client requests are served, and blocks are mended behind them.
 //!
-//! From the top: a request ([`write`], [`read`], [`zero`]) is cut into stripes ([`piece`], [`extents`]);
+//! From the top: a request ([`blocks`], [`without`], [`write`], [`read`], [`zero`]) is cut into stripes ([`piece`], [`extents`]);
 //! [`gather`] lets writes of a stream wait for one another; [`begin`] gets a stripe's write its rows and its
 //! region; [`execute`] does what the recipe says that [`selection`] makes, with [`recover`] and [`heal`] for
 //! what cannot be read ([`around`]: a large read); [`blame`] and [`healing`] note what could not; [`ask`] asks
@@ -15,6 +15,7 @@ mod ask;
 mod begin;
 mod beside;
 mod blame;
+mod blocks;
 mod cached;
 mod destaging;
 mod execute;
@@ -36,7 +37,9 @@ mod settle;
 mod steps;
 mod switch;
 pub(crate) mod trace;
+mod traced;
 mod wait;
+pub(crate) mod without;
 mod working;
 mod write;
 mod zero;

@@ -168,16 +168,25 @@ impl Stripes {
             Left::Piece(piece, member, io) => self.take_read(&member, &piece, io.await).await,
             Left::Failed(piece, member, failed) => self.take_read(&member, &piece, failed).await,
             Left::Lost(recovery) => self.finish_recovery(*recovery).await,
-            Left::All(mut buf) => {
-                let topology = self.members.get(request);
-                let mut pieces = Piece::all(&topology.geometry, offset_bytes, buf.len());
-                if let Some(cache) = self.cache.get(request).value() {
-                    pieces = cut_cached(cache, pieces, &mut buf);
-                }
-                self.read_pieces(&topology, buf, &pieces).await
+            Left::All(buf) => {
+                let pieces = Piece::all(&self.members.get(request).geometry, offset_bytes, buf.len());
+                self.read_uncut(request, pieces, buf).await
             }
             Left::Cut(buf, pieces) => self.read_pieces(&self.members.get(request), buf, &pieces).await,
         }
+    }
+
+    /// Reads pieces, one behind the other in the buffer, from the cache and from members.
+    pub(super) async fn read_uncut(
+        &self,
+        request: &Reader<'_>,
+        mut pieces: SmallVec<[Piece; 8]>,
+        mut buf: IoBuf,
+    ) -> Result<IoBuf, ArrayError> {
+        if let Some(cache) = self.cache.get(request).value() {
+            pieces = cut_cached(cache, pieces, &mut buf);
+        }
+        self.read_pieces(&self.members.get(request), buf, &pieces).await
     }
 
     /// The member to read a piece from. Mirrors take turns by stripe, except where a resync is due. There,

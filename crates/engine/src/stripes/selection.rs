@@ -4,15 +4,10 @@ use std::sync::{Arc, atomic::Ordering};
 
 use stripewise_format::extension::MemberClass;
 
-use super::{
-    Stripes,
-    beside::Beside,
-    trace::{Decision, StripeWay},
-};
+use super::{Stripes, beside::Beside, trace::StripeWay, traced::spread_of};
 use crate::{
     cache::{Cache, DestageCost},
-    compute::{CachedCells, Content},
-    destage::{Weighed, Why},
+    compute::{CachedCells, CellsOf, Content},
     members::topology::Topology,
     mutants::{Mutant, lives},
     plan::{
@@ -20,6 +15,7 @@ use crate::{
         costs::{ColumnCosts, MemberCost, ServiceTime},
         passes::{self, ColumnStrides, Edges, Filled, GapRule, MemberStrides},
         quick::{self, Columns},
+        recipe::Span,
         selection::Policy,
     },
     shape::{
@@ -154,50 +150,23 @@ impl Stripes {
         let of_cells;
         let span = match content {
             Content::Span(span, _) => Some(span),
-            Content::Cells(cells, held) if may_fill(cells, *held) => None,
+            Content::Cells(cells, of) if may_fill(cells, of.held()) => None,
             Content::Cells(cells, _) => {
+                let is_made = |rows| self.is_made_by_rows(selection, topology, (stripe, rows), recipe);
+                if content.whole_rows().is_some_and(is_made) {
+                    return Ok(());
+                }
                 of_cells = span_of(stripe, cells, &topology.geometry);
                 of_cells.as_ref()
             }
         };
         let span = span.filter(|_| unreadable.is_empty());
-        let is_destage = matches!(content, Content::Cells(..));
+        let is_destage = content.is_destaged();
         let is_made = |span| self.is_made_quickly(selection, topology, (span, is_destage), recipe);
         if !span.is_some_and(is_made) {
             *recipe = self.planned_recipe(selection, topology, (stripe, content), unreadable)?;
         }
         Ok(())
-    }
-
-    /// Keeps what was decided, for the trace.
-    #[cold]
-    fn trace(
-        &self,
-        selection: &dyn WriteSelection,
-        geometry: &Geometry,
-        (span, is_destage): (&StripeSpan, bool),
-        bands: &[Band],
-    ) {
-        let is_whole = span.len as u64 == geometry.stripe_bytes();
-        let way = match self.cache() {
-            _ if is_destage => StripeWay::Destage,
-            None => StripeWay::Uncached,
-            Some(_) if is_whole => StripeWay::Whole,
-            Some(cache) => match cache.weighed() {
-                Weighed { passes: false, why: Why::Cost | Why::Unknown, .. } => StripeWay::Sample,
-                Weighed { why, .. } => StripeWay::Past(why),
-            },
-        };
-        self.tracer.tell(|number| Decision {
-            number,
-            at: self.life.env().now(),
-            stripe: span.stripe.0,
-            offset_bytes: span.stripe.0 * geometry.stripe_bytes() + span.start as u64,
-            len_bytes: span.len as u64,
-            way,
-            policy: selection.policy().name,
-            bands: bands.into(),
-        });
     }
 
     /// Makes the recipe of a write that needs no plan. False if this write needs one.
@@ -239,6 +208,27 @@ impl Stripes {
                 && quick::one_column(&columns, span, (selection, &costs), recipe, tell)
     }
 
+    /// Makes the recipe of whole rows. False if it needs a plan.
+    #[inline(never)]
+    fn is_made_by_rows(
+        &self,
+        selection: &dyn WriteSelection,
+        topology: &Topology,
+        (stripe, rows): (StripeIndex, Span),
+        recipe: &mut Recipe,
+    ) -> bool {
+        let (geometry, missing) = (&topology.geometry, topology.missing(stripe));
+        let tell = |band: &Band| {
+            if self.tracer.is_on() {
+                let way = if self.cache().is_some() { StripeWay::Whole } else { StripeWay::Uncached };
+                let (start, len) = (rows.bytes().start, rows.bytes().len() * geometry.data_columns());
+                let span = StripeSpan { stripe, start, len, request_offset: 0 };
+                self.tell(selection, geometry, (&span, way), &[*band]);
+            }
+        };
+        quick::rows(&Columns { geometry, missing: &missing }, rows, recipe, tell)
+    }
+
     /// The recipe of any write, by a plan. Not inlined: plans are large.
     #[inline(never)]
     fn planned_recipe(
@@ -261,12 +251,16 @@ impl Stripes {
                 cells.enter_into(RowSet::ALL, &mut state);
             }
         }
+        if lives(Mutant::FirstColumnPlanned) && matches!(content, Content::Cells(_, CellsOf::Client(_))) {
+            let dirty = state.columns.iter_mut().filter(|column| !column.dirty.is_empty());
+            dirty.skip(1).for_each(|column| column.dirty = RowSet::EMPTY);
+        }
         let held = match content {
-            Content::Cells(_, held) if !held.is_empty() => Some(*held),
-            _ => None,
+            Content::Cells(_, of) => Some(of.held()).filter(|held| !held.is_empty()),
+            Content::Span(..) => None,
         };
         let gaps = held.map_or(GapRule::default(), |_| self.gap_rule());
-        let fills = matches!(content, Content::Cells(cells, held) if may_fill(cells, *held));
+        let fills = matches!(content, Content::Cells(cells, of) if may_fill(cells, of.held()));
         let cache = if fills { self.cache() } else { None };
         let beside = cache.and_then(|cache| self.beside(&cache, stripe));
         let costs = StripeCosts { topology, stripe, gaps, beside };
@@ -281,8 +275,7 @@ impl Stripes {
                 Content::Span(span, _) => *span,
                 Content::Cells(cells, _) => spread_of(stripe, cells, chunk_bytes),
             };
-            let is_destage = matches!(content, Content::Cells(..));
-            self.trace(selection, geometry, (&span, is_destage), &plan.bands);
+            self.trace(selection, geometry, (&span, content.is_destaged()), &plan.bands);
         }
         let recipe = match content {
             Content::Span(span, _) => {
@@ -303,19 +296,6 @@ fn may_fill(cells: &CachedCells, held: RowSet) -> bool {
 fn span_of(stripe: StripeIndex, cells: &CachedCells, geometry: &Geometry) -> Option<StripeSpan> {
     let range = cells.as_range(geometry.data_columns(), geometry.chunk_bytes())?;
     Some(StripeSpan { stripe, start: range.start, len: range.len(), request_offset: 0 })
-}
-
-/// From where on cells are new, and how many bytes.
-fn spread_of(stripe: StripeIndex, cells: &CachedCells, chunk_bytes: usize) -> StripeSpan {
-    let mut start = usize::MAX;
-    let mut len = 0;
-    for (column, _) in cells.columns() {
-        for bytes in cells.new_ranges(column) {
-            start = start.min(column * chunk_bytes + bytes.start);
-            len += bytes.len();
-        }
-    }
-    StripeSpan { stripe, start, len, request_offset: 0 }
 }
 
 #[cfg(test)]

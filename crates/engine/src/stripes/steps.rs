@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     cache::Ending,
-    compute::{Content, Data},
+    compute::{CachedCells, CellsOf, Content, Data},
     error::ArrayError,
     intent::{IntentGuard, KeptIntent},
     life::detached::Detached,
     locks::{KeptRows, Place},
     members::{stats::Cause, topology::Topology},
-    plan::Recipe,
+    plan::{Recipe, recipe::Span},
     shape::geometry::{StripeIndex, StripeSpan},
 };
 
@@ -40,11 +40,19 @@ impl StripeWrite {
         Self { stripe: span.stripe, content: Content::Span(span, data), flags, ending: None }
     }
 
+    /// Blocks of a client, and their rows if they are all blocks of consecutive rows.
+    pub(super) fn of_blocks(stripe: StripeIndex, cells: Arc<CachedCells>, rows: Option<Span>) -> Self {
+        let content = Content::Cells(cells, CellsOf::Client(rows));
+        Self { stripe, content, flags: WriteFlags::default(), ending: None }
+    }
+
     /// Why members work for it.
     #[inline]
     pub(super) fn cause(&self, guards: &Guards<'_>) -> Cause {
         match (&self.content, &guards.ending) {
-            (Content::Cells(..), _) => Cause::Destage,
+            (Content::Cells(_, CellsOf::Cache(_)), _) => Cause::Destage,
+            (Content::Cells(_, CellsOf::Client(Some(_))), _) => Cause::Whole,
+            (Content::Cells(_, CellsOf::Client(None)), _) => Cause::Part,
             // The cache must be told of whole stripes only.
             (Content::Span(..), Some(_)) => Cause::Whole,
             (Content::Span(..), None) => Cause::Part,
@@ -55,7 +63,7 @@ impl StripeWrite {
     pub(super) fn client_part(&self) -> (&StripeSpan, &Data) {
         match &self.content {
             Content::Span(span, data) => (span, data),
-            Content::Cells(..) => unreachable!("a cache has no part to put into itself"),
+            Content::Cells(..) => unreachable!("cells are no part that is put into a cache"),
         }
     }
 

@@ -8,7 +8,7 @@ use stripewise_device::{
 };
 use thiserror::Error;
 
-use super::Volume;
+use super::{Volume, assert_blocks, assert_rows};
 use crate::shape::{BLOCK_BYTES, Cell, Geometry, Order, StripeNo};
 
 /// Why a device cannot be a volume.
@@ -66,7 +66,7 @@ impl DeviceVolume {
     }
 
     fn write_at(&self, stripe: StripeNo, cell: Cell, bufs: WriteBufs) -> Completion {
-        assert!(bufs.iter().all(|buf| buf.len() == BLOCK_BYTES), "blocks are written as a whole");
+        assert_blocks(bufs.iter());
         self.device.write(self.offset_bytes(stripe, cell), bufs, WriteFlags::default())
     }
 }
@@ -101,12 +101,8 @@ impl Volume for DeviceVolume {
     }
 
     fn write_rows(&self, stripe: StripeNo, first: u32, blocks: &[SharedBuf]) -> Completion {
+        assert_rows(&self.geometry, first, blocks);
         let columns = self.geometry.data_columns();
-        let rows = blocks.len() as u32 / columns;
-        assert!(
-            (blocks.len() as u32).is_multiple_of(columns) && first + rows <= self.geometry.rows(),
-            "rows of one stripe are written"
-        );
         let of_column = |column: u32| blocks.iter().skip(column as usize).step_by(columns as usize).cloned();
         let writes = (0..columns)
             .map(|column| self.write_at(stripe, Cell { row: first, column }, of_column(column).collect()));
@@ -125,8 +121,8 @@ impl Volume for DeviceVolume {
     }
 
     fn discard(&self, stripes: Range<StripeNo>) -> Completion {
-        let bytes = self.geometry.stripe_bytes();
-        self.device.discard(stripes.start.0 * bytes, (stripes.end.0 - stripes.start.0) * bytes)
+        let (offset_bytes, len_bytes) = self.geometry.bytes_of(stripes);
+        self.device.discard(offset_bytes, len_bytes)
     }
 }
 

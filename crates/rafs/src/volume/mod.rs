@@ -3,14 +3,18 @@
 //! Requests are independent, as those of a [`Device`](stripewise_device::Device): a call begins one at once, and what is written is
 //! durable after a flush that was called after the write had ended.
 
+mod array;
 mod device;
 
 use std::ops::Range;
 
 use stripewise_device::{Completion, IoBuf, IoError, IoFuture, ReadBufs, ReadDone, SharedBuf};
 
-pub use self::device::{DeviceVolume, VolumeError};
-use crate::shape::{Cell, Geometry, StripeNo};
+pub use self::{
+    array::ArrayVolume,
+    device::{DeviceVolume, VolumeError},
+};
+use crate::shape::{BLOCK_BYTES, Cell, Geometry, StripeNo};
 
 /// A volume.
 pub trait Volume: Send + Sync + 'static {
@@ -45,4 +49,16 @@ pub trait Volume: Send + Sync + 'static {
 
     /// Tells that the content of stripes is no longer needed.
     fn discard(&self, stripes: Range<StripeNo>) -> Completion;
+}
+
+/// Checks that these are whole rows of one stripe, from row `first` on.
+fn assert_rows(geometry: &Geometry, first: u32, blocks: &[SharedBuf]) {
+    let (columns, blocks_len) = (geometry.data_columns(), blocks.len() as u32);
+    let fits = first + blocks_len / columns <= geometry.rows();
+    assert!(blocks_len.is_multiple_of(columns) && fits, "rows of one stripe are written");
+    assert_blocks(blocks.iter());
+}
+
+fn assert_blocks<'b>(mut blocks: impl Iterator<Item = &'b SharedBuf>) {
+    assert!(blocks.all(|block| block.len() == BLOCK_BYTES), "blocks are written as a whole");
 }

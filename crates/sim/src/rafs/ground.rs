@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stripewise_device::Device;
-use stripewise_engine::{Array, AssembleOptions, CreateOptions, Level, assemble};
+use stripewise_engine::{Array, AssembleOptions, CreateOptions, assemble, geometry::Level};
 use stripewise_rafs::{
     fs::Fs,
     shape::Order,

@@ -42,6 +42,7 @@ mod queueing;
 mod reading_ahead;
 mod refill;
 mod refused;
+mod rotten;
 mod scrub;
 mod shape;
 mod split;

@@ -18,6 +18,7 @@ impl Story {
             0 => self.expect_mismatches(&[]),
             1 => self.flip_and_check(),
             2 => self.lie_and_repair(),
+            3 => self.rot_and_heal(),
             _ => Ok(()),
         }
     }

@@ -43,6 +43,11 @@ pub(crate) struct Column {
 }
 
 impl Column {
+    /// Consecutive rows of which all is new.
+    pub(super) fn of_new(first: usize, blocks: Vec<Block>) -> Self {
+        Self { dirty: RowSet::range(first..first + blocks.len()), blocks, ..Self::default() }
+    }
+
     /// Dirty cells.
     pub(crate) fn dirty(&self) -> RowSet {
         self.dirty

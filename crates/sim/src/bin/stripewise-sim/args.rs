@@ -11,6 +11,8 @@ use stripewise_sim::{
     story::{Action, Plan},
 };
 
+use crate::rafs::RafsArgs;
+
 /// Arrays in virtual time, with clients, operators, bad luck and power failures: is everything kept that was
 /// promised?
 #[derive(Debug, Parser)]
@@ -28,6 +30,8 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Tell every short history: power fails at each step, and all that may be left then is looked at.
     Exhaust(ExhaustArgs),
+    /// Tell stories of the file system: clients, power failures, and what the next mount finds.
+    Rafs(RafsArgs),
     /// Arrays under load by real threads, one after the other, everything verified.
     Stress(StressArgs),
     /// Let deliberate bugs of the engine loose, one after the other: each must be found.

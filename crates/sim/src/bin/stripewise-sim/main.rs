@@ -6,6 +6,7 @@ mod exhaust;
 mod exhaust_mutants;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod rafs;
 mod replay;
 mod run;
 mod shrink;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "mutants")]
         Command::Exhaust(args) if args.mutants.is_some() => exhaust_mutants::hunt_all(&args),
         Command::Exhaust(args) => exhaust::exhaust(&args),
+        Command::Rafs(args) => rafs::rafs(&args),
         Command::Stress(args) => stress::stress(&args),
         #[cfg(feature = "mutants")]
         Command::Mutants(args) => mutants::mutants(&args),

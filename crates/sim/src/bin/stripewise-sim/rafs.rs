@@ -11,13 +11,13 @@ use std::{
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use stripewise_engine::Level;
+use stripewise_engine::geometry::Level;
 use stripewise_sim::rafs::{Ground, Plan, Told, tell};
 
 use crate::args::threads_or_all;
 
 /// What to tell.
-#[derive(Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct RafsArgs {
     /// The first seed, and how many
     #[arg(long, default_value_t = 0)]
