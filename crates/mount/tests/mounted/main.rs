@@ -7,5 +7,6 @@ mod common;
 mod folders;
 mod killed;
 mod programs;
+mod random;
 mod space;
 mod tree;
