@@ -268,6 +268,11 @@ impl State {
     }
 
     async fn map_written(&mut self, planned: &Planned) -> Result<(), FsError> {
+        if planned.is_large && planned.lent.iter().any(|part| !self.buffer.is_current(part)) {
+            // A stripe of its own is taken as a whole, or not at all. What is left of the piece waits again.
+            planned.lent.iter().for_each(|part| self.buffer.failed(part));
+            return Ok(());
+        }
         let mut places = planned.places.iter();
         let mut files: BTreeMap<u64, Vec<(u64, BlockNo, u32)>> = BTreeMap::new();
         for part in &planned.lent {
