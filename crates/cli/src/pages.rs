@@ -42,6 +42,10 @@ const SECTIONS: [Section; 4] = [
             ),
             ("stripewise scrub tank start --wait", "Check redundancy; exits with 1 if anything disagreed."),
             ("stripewise stop tank", "Leave it clean."),
+            (
+                "stripewise mkfs /dev/stripewise/tank; stripewise mount /dev/stripewise/tank /mnt",
+                "Make a RAFS file system on an array that is attached, and mount it; `stripewise umount /mnt` writes all out.",
+            ),
         ],
     ),
     (
@@ -70,6 +74,10 @@ const SECTIONS: [Section; 4] = [
                  was logged before that was begun anew; NAME.lock, which it \
                  holds; NAME.remains, block devices that outlived it. Of other users than root: \
                  $XDG_RUNTIME_DIR/stripewise, or else a folder in the temporary directory.",
+            ),
+            (
+                "/run/stripewise/mount-FOLDER.log",
+                "The log of what serves the mount on FOLDER, whose slashes are written as dashes; there if something was logged.",
             ),
             ("/dev/stripewise/NAME", "Leads to the block device of an attached array."),
         ],
