@@ -4,6 +4,7 @@
 
 mod calls;
 mod common;
+mod damage;
 mod folders;
 mod killed;
 mod programs;
