@@ -17,8 +17,8 @@ use stripewise_rafs::{
     fs::{Fs, MountOptions},
 };
 
-use self::{client::Client, ground::Volumes, model::Folder};
 pub use self::ground::Ground;
+use self::{client::Client, ground::Volumes, model::Folder};
 use crate::World;
 
 /// Steps that mounting and looking may take.
@@ -92,7 +92,8 @@ impl Story {
     fn live(&mut self) -> Result<u64, String> {
         let volume = self.volumes.open(&self.world)?;
         let looked_at = volume.clone();
-        let report = self.finish(async move { check(&looked_at).await })?.map_err(|error| error.to_string())?;
+        let report =
+            self.finish(async move { check(&looked_at).await })?.map_err(|error| error.to_string())?;
         if let Some(problem) = report.problems.first() {
             return Err(format!("fsck: {problem}"));
         }

@@ -1,6 +1,6 @@
 //! What a client's folder may be after power has failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ground::STRIPE_BYTES;
 
@@ -20,12 +20,20 @@ pub(super) struct Folder {
     names: Vec<Option<Names>>,
     /// All that each file was since it was durable.
     files: BTreeMap<u64, Vec<Vec<u8>>>,
+    /// Files that had a stripe of their own once: what is left of it is overwritten where it lies, and sectors count.
+    large: BTreeSet<u64>,
     count: u64,
 }
 
 impl Folder {
     pub(super) fn new(number: u32) -> Self {
-        Self { name: format!("client {number}"), names: vec![None], files: BTreeMap::new(), count: 0 }
+        Self {
+            name: format!("client {number}"),
+            names: vec![None],
+            files: BTreeMap::new(),
+            large: BTreeSet::new(),
+            count: 0,
+        }
     }
 
     /// What the names are now; none if the folder is not there.
@@ -56,6 +64,9 @@ impl Folder {
 
     /// A file's bytes become these, now or after a power failure.
     pub(super) fn become_bytes(&mut self, file: u64, bytes: Vec<u8>) {
+        if bytes.len() > STRIPE_BYTES - BLOCK {
+            self.large.insert(file);
+        }
         self.files.entry(file).or_default().push(bytes);
     }
 
@@ -95,7 +106,8 @@ impl Folder {
     /// Whether each file is what it may be.
     fn fits(&self, names: &Names, found: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
         for (name, file) in names {
-            judge(self.files.get(file).map_or(&[], Vec::as_slice), &found[name])
+            let unit = if self.large.contains(file) { SECTOR } else { BLOCK };
+            judge(self.files.get(file).map_or(&[], Vec::as_slice), &found[name], unit)
                 .map_err(|what| format!("{}/{name}: {what}", self.name))?;
         }
         Ok(())
@@ -117,7 +129,7 @@ impl Folder {
 }
 
 /// A file's length lies between those that it had, and each part of it is what it was at some time.
-fn judge(versions: &[Vec<u8>], found: &[u8]) -> Result<(), String> {
+fn judge(versions: &[Vec<u8>], found: &[u8], unit: usize) -> Result<(), String> {
     let lengths = versions.iter().map(Vec::len);
     let (least, most) = (lengths.clone().min().unwrap_or(0), lengths.max().unwrap_or(0));
     if !(least..=most).contains(&found.len()) {
@@ -128,7 +140,6 @@ fn judge(versions: &[Vec<u8>], found: &[u8]) -> Result<(), String> {
     {
         return Err("it was durable, and is another".to_owned());
     }
-    let unit = if most > STRIPE_BYTES - BLOCK { SECTOR } else { BLOCK };
     for (start, part) in (0..).step_by(unit).zip(found.chunks(unit)) {
         let is_of = |version: &Vec<u8>| {
             let rest = version.get(start..).unwrap_or_default();
@@ -136,7 +147,10 @@ fn judge(versions: &[Vec<u8>], found: &[u8]) -> Result<(), String> {
             known > 0 && part[..known] == rest[..known] && part[known..].iter().all(|byte| *byte == 0)
         };
         if !versions.iter().any(is_of) {
-            return Err(format!("{unit} bytes at {start} were never these ({:?}..)", &part[..part.len().min(8)]));
+            return Err(format!(
+                "{unit} bytes at {start} were never these ({:?}..)",
+                &part[..part.len().min(8)]
+            ));
         }
     }
     Ok(())

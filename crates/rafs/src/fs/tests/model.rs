@@ -1,6 +1,6 @@
 //! What a file system should be after each operation, and what of it may be there after a crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stripewise_format::rafs::inode::FileType;
 
@@ -32,6 +32,8 @@ pub(super) struct Model {
     attributes: Attributes,
     count: u64,
     stripe_bytes: usize,
+    /// Files that had a stripe of their own once.
+    large: BTreeSet<u64>,
 }
 
 type Attributes = BTreeMap<u64, BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -47,6 +49,7 @@ impl Model {
             attributes: Attributes::new(),
             count: 1,
             stripe_bytes,
+            large: BTreeSet::new(),
         }
     }
 
@@ -78,6 +81,9 @@ impl Model {
     pub(super) fn change(&mut self, id: u64, change: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = self.bytes(id).clone();
         change(&mut bytes);
+        if bytes.len() > self.stripe_bytes - BLOCK_BYTES {
+            self.large.insert(id);
+        }
         self.versions.get_mut(&id).unwrap().push(bytes);
     }
 
@@ -227,7 +233,7 @@ impl Model {
         self.versions.retain(|id, _| known.contains(id));
         for (id, versions) in &mut self.versions {
             let Some(content) = self.inodes.get(id).and_then(|inode| contents.get(inode)) else { continue };
-            judge(*id, versions, &content.bytes, self.stripe_bytes);
+            judge(*id, versions, &content.bytes, self.large.contains(id));
             *versions = vec![content.bytes.clone()];
         }
     }
@@ -235,7 +241,7 @@ impl Model {
 
 /// Each block of a file is what it was in some version, and its length lies between those that it had. Of a file with a stripe of its
 /// own, which is overwritten where it lies, so it is with each sector.
-fn judge(id: u64, versions: &[Vec<u8>], found: &[u8], stripe_bytes: usize) {
+fn judge(id: u64, versions: &[Vec<u8>], found: &[u8], is_large: bool) {
     let lengths = versions.iter().map(Vec::len);
     let (least, most) = (lengths.clone().min().unwrap(), lengths.max().unwrap());
     assert!(
@@ -243,7 +249,7 @@ fn judge(id: u64, versions: &[Vec<u8>], found: &[u8], stripe_bytes: usize) {
         "file {id} has {} bytes, not {least} to {most}",
         found.len()
     );
-    let unit = if most > stripe_bytes - BLOCK_BYTES { 512 } else { BLOCK_BYTES };
+    let unit = if is_large { 512 } else { BLOCK_BYTES };
     for (number, block) in found.chunks(unit).enumerate() {
         let start = number * unit;
         let is_of = |version: &Vec<u8>| {

@@ -99,7 +99,9 @@ fn tell_stories(args: &RafsArgs, progress: &Progress, started: Instant) {
     while !progress.stop.load(Ordering::Relaxed) {
         let number = progress.next.fetch_add(1, Ordering::Relaxed);
         let is_over = args.seconds.is_some_and(|most| started.elapsed().as_secs() >= most);
-        let Some(plan) = args.plan(args.seed + number).filter(|_| number < args.most() && !is_over) else { return };
+        let Some(plan) = args.plan(args.seed + number).filter(|_| number < args.most() && !is_over) else {
+            return;
+        };
         let told = tell(&plan);
         progress.stories.fetch_add(1, Ordering::Relaxed);
         let points = {
