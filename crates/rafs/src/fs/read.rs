@@ -152,13 +152,16 @@ impl Plan {
     }
 }
 
+/// Blocks that are being read.
+type Blocks = IoFuture<Result<Vec<IoBuf>, IoError>>;
+
 /// Begins to read an extent's blocks, stripe by stripe.
 fn read_extent(
     volume: &dyn Volume,
     inode: u64,
     order: Order,
     mapped: &Mapped,
-) -> Result<Vec<IoFuture<Result<Vec<IoBuf>, IoError>>>, FsError> {
+) -> Result<Vec<Blocks>, FsError> {
     let (geometry, mut reads) = (volume.geometry(), Vec::new());
     let (mut at, end) =
         (mapped.extent.place, mapped.extent.place.saturating_add(mapped.extent.blocks.into()));
@@ -180,7 +183,7 @@ fn read_slots(
     order: Order,
     stripe: StripeNo,
     slots: Range<u32>,
-) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
+) -> Blocks {
     let (geometry, count) = (volume.geometry(), slots.len());
     if is_linear(&geometry, order, &slots) {
         let offset_bytes = geometry.offset_bytes(order, geometry.block(stripe, slots.start));
