@@ -70,7 +70,7 @@ fn look(root: &Path) -> BTreeMap<String, Seen> {
             } else {
                 vec![u8::from(kind.is_fifo()), u8::from(kind.is_char_device())]
             };
-            let mut value = vec![0; 100];
+            let mut value = [0; 100];
             let xattr = rustix::fs::lgetxattr(&path, "user.note", &mut value[..]).ok();
             let seen = Seen {
                 mode: is.mode(),

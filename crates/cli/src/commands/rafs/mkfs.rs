@@ -168,7 +168,7 @@ async fn written(
     options: MakeOptions,
     owner: (u32, u32),
 ) -> anyhow::Result<Superblock> {
-    wipe(&*device).await?;
+    wipe(&device).await?;
     let volume: Arc<dyn Volume> = Arc::new(DeviceVolume::new(device, columns.data_columns, columns.rows())?);
     Ok(Fs::make(&volume, &options, owner).await?)
 }
