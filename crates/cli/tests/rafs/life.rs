@@ -34,7 +34,10 @@ fn live_on(world: &World, target: &str) {
     sandbox.fails(1, &format!("mkfs {target} --force"), &[""; 0], &["in use"]);
     assert!(sandbox.done(&format!("umount {point}")).contains("unmounted"));
     let looked = sandbox.json(&format!("fsck {target}"));
-    assert_eq!((&looked["clean"], &looked["inodes"], &looked["records"]), (&true.into(), &3.into(), &0.into()));
+    assert_eq!(
+        (&looked["clean"], &looked["inodes"], &looked["records"]),
+        (&true.into(), &3.into(), &0.into())
+    );
     assert!(sandbox.done(&format!("df {target}")).contains("not mounted"));
     sandbox.done(&format!("mount {target} {point} -o ro"));
     assert!(fs::read(world.inside("file")).unwrap() == content);
@@ -50,7 +53,10 @@ fn a_file_system_in_a_file() {
     let world = World::new();
     let target = world.sandbox.path("disk");
     let planned = world.sandbox.json(&format!("mkfs {target} --size 64M --dry-run --geometry 3x32K"));
-    assert_eq!((&planned["stripes"], &planned["chunk_bytes"]), (&(64 * MIB / (96 * KIB)).into(), &(32 * KIB).into()));
+    assert_eq!(
+        (&planned["stripes"], &planned["chunk_bytes"]),
+        (&(64 * MIB / (96 * KIB)).into(), &(32 * KIB).into())
+    );
     assert!(!fs::exists(&target).unwrap());
     let made = world.sandbox.json(&format!("mkfs {target} --size 64M --label home"));
     assert_eq!((&made["label"], &made["data_columns"]), (&"home".into(), &4.into()));

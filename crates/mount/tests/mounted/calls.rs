@@ -170,8 +170,7 @@ fn attributes_are_set_as_they_may_be_and_acls_are_refused() {
     assert_eq!(rustix::fs::getxattr(&path, "trusted.b", &mut small[..]), Err(Errno::RANGE));
     let mut names = [0_u8; 100];
     let len = rustix::fs::listxattr(&path, &mut names[..]).unwrap();
-    let mut listed: Vec<_> =
-        names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
+    let mut listed: Vec<_> = names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
     listed.sort_unstable();
     assert_eq!(listed, [&b"trusted.b"[..], b"user.a"]);
     rustix::fs::removexattr(&path, "user.a").unwrap();
