@@ -73,7 +73,8 @@ pub(crate) fn set_time(set: SetTime, now_ns: i64) -> i64 {
     match set {
         SetTime::Now => now_ns,
         SetTime::To(time) => {
-            time.seconds.saturating_mul(NS_PER_S).saturating_add(i64::from(time.nanoseconds))
+            let ns = i128::from(time.seconds) * i128::from(NS_PER_S) + i128::from(time.nanoseconds);
+            ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use stripewise::{
     Device, Host, MediaKind, RuntimeOptions, ZeroFlags,
     file::{FileDevice, FileOptions},
-    internals::format::rafs::superblock::Superblock,
+    internals::format::rafs::superblock::{SlotOrder, Superblock},
 };
 use stripewise_mount::rafs::{
     fs::Fs,
@@ -258,8 +258,8 @@ fn describe(path: &str, shape: &Shape, size_bytes: u64, made: &Superblock) -> Ma
         chunk_bytes: shape.columns.chunk_bytes,
         shape_from: shape.from,
         order: match made.order {
-            stripewise::internals::format::rafs::superblock::SlotOrder::Rows => "rows",
-            stripewise::internals::format::rafs::superblock::SlotOrder::Columns => "columns",
+            SlotOrder::Rows => "rows",
+            SlotOrder::Columns => "columns",
         },
         stripes: made.stripes,
         group_stripes: made.group_stripes,
