@@ -193,11 +193,22 @@ impl Client {
     async fn read(&self, folder: u64, (name, file): (String, u64)) -> Done {
         let read = self.with(folder, &name, async |inode| self.fs.read(inode, 0, 1 << 20).await).await;
         let read = read.map_err(|error| format!("{name}: {error}"))?;
-        if read[..] == *self.folder.lock().bytes(file) {
-            Ok(())
-        } else {
-            Err(format!("{name}: a read gives other bytes than were written"))
+        let folder = self.folder.lock();
+        let wanted = folder.bytes(file);
+        if read[..] == *wanted {
+            return Ok(());
         }
+        let at = read.iter().zip(wanted).position(|(one, other)| one != other);
+        let at = at.unwrap_or(read.len().min(wanted.len()));
+        let (found, told) = (read.get(at..).unwrap_or_default(), wanted.get(at..).unwrap_or_default());
+        let shown = |bytes: &[u8]| format!("{:?}", &bytes[..bytes.len().min(4)]);
+        Err(format!(
+            "{name}: a read of {} bytes gives {} at {at}, and {} of {} were written",
+            read.len(),
+            shown(found),
+            shown(told),
+            wanted.len()
+        ))
     }
 
     async fn fsync(&self, folder: u64, (name, file): (String, u64)) -> Done {
@@ -218,15 +229,16 @@ fn new(file_type: FileType) -> NewInode {
     NewInode { file_type, permissions: 0o644, uid: 0, gid: 0, device: 0 }
 }
 
-/// Looks at a client's folder after a mount.
-pub(super) async fn look(fs: &Fs, folder: &Mutex<Folder>) -> Done {
+/// Looks at a client's folder after a mount. If a member was lost in the crash, files that are overwritten where they lie may be
+/// anything.
+pub(super) async fn look(fs: &Fs, folder: &Mutex<Folder>, is_member_lost: bool) -> Done {
     let name = folder.lock().name.clone();
     let found = match fs.lookup(ROOT, name.as_bytes()).await {
         Ok(attr) => Some(contents(fs, attr.inode).await.map_err(|error| format!("{name}: {error}"))?),
         Err(FsError::NotFound) => None,
         Err(error) => return Err(format!("{name}: {error}")),
     };
-    folder.lock().look(found.as_ref())
+    folder.lock().look(found.as_ref(), is_member_lost)
 }
 
 async fn contents(fs: &Fs, folder: u64) -> Result<BTreeMap<String, Vec<u8>>, FsError> {

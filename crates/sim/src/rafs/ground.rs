@@ -1,12 +1,18 @@
 //! What a file system of a story lies on.
 
-use std::sync::Arc;
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use stripewise_device::Device;
+use stripewise_device::{Completion, Device, IoBuf, IoError, IoFuture, ReadBufs, ReadDone, SharedBuf};
 use stripewise_engine::{Array, AssembleOptions, CreateOptions, assemble, geometry::Level};
 use stripewise_rafs::{
     fs::Fs,
-    shape::Order,
+    shape::{Cell, Geometry, Order, StripeNo},
     store::MakeOptions,
     volume::{ArrayVolume, DeviceVolume, Volume},
 };
@@ -78,14 +84,22 @@ impl Volumes {
         Ok(volumes)
     }
 
-    /// What is there after a power failure.
-    pub(super) fn open(&self, world: &World) -> Result<Arc<dyn Volume>, String> {
-        let devices = self.devices();
+    /// How many members there are that may be lost.
+    pub(super) fn members(&self) -> usize {
+        if self.ground == Ground::File { 0 } else { self.members.len() }
+    }
+
+    /// What is there after a power failure, perhaps without one of the members.
+    pub(super) fn open(&self, world: &World, lost: Option<usize>) -> Result<Arc<dyn Volume>, String> {
+        let mut devices = self.devices();
         if self.ground == Ground::File {
             return on_file(devices);
         }
+        lost.map(|number| devices.remove(number));
         let env = world.env();
-        let opening = async move { assemble(env, devices, &AssembleOptions::default()).await };
+        let mut options = AssembleOptions::default();
+        (options.force, options.run) = (lost.is_some(), lost.is_some());
+        let opening = async move { assemble(env, devices, &options).await };
         let array = world.run_within(STEPS_MAX, opening).ok_or("assembling does not come to an end")?;
         let array = array.map_err(|error| format!("assembling: {error}"))?;
         Ok(Arc::new(ArrayVolume::new(array).map_err(|error| error.to_string())?))
@@ -100,6 +114,58 @@ fn on_file(devices: Vec<Arc<dyn Device>>) -> Result<Arc<dyn Volume>, String> {
     let device = devices.into_iter().next().ok_or("no file")?;
     let volume = DeviceVolume::new(device, COLUMNS, ROWS).map_err(|error| error.to_string())?;
     Ok(Arc::new(volume))
+}
+
+/// A volume that tells whether blocks were written beside others: such a write may hurt these if a member is lost in a crash.
+pub(super) struct Watched {
+    volume: Arc<dyn Volume>,
+    singles: AtomicU64,
+}
+
+impl Watched {
+    pub(super) fn new(volume: Arc<dyn Volume>) -> Self {
+        Self { volume, singles: AtomicU64::new(0) }
+    }
+
+    /// Whether all writes were of whole rows.
+    pub(super) fn has_whole_rows_only(&self) -> bool {
+        self.singles.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Volume for Watched {
+    fn geometry(&self) -> Geometry {
+        self.volume.geometry()
+    }
+
+    fn may_overwrite(&self) -> bool {
+        self.volume.may_overwrite()
+    }
+
+    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+        self.volume.read(offset_bytes, into)
+    }
+
+    fn read_rows(&self, stripe: StripeNo, rows: Range<u32>) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
+        self.volume.read_rows(stripe, rows)
+    }
+
+    fn write_rows(&self, stripe: StripeNo, first: u32, blocks: &[SharedBuf]) -> Completion {
+        self.volume.write_rows(stripe, first, blocks)
+    }
+
+    fn write_blocks(&self, stripe: StripeNo, blocks: &[(Cell, SharedBuf)]) -> Completion {
+        self.singles.fetch_add(blocks.len() as u64, Ordering::Relaxed);
+        self.volume.write_blocks(stripe, blocks)
+    }
+
+    fn flush(&self) -> Completion {
+        self.volume.flush()
+    }
+
+    fn discard(&self, stripes: Range<StripeNo>) -> Completion {
+        self.volume.discard(stripes)
+    }
 }
 
 /// Bytes of a stripe: files of this length are overwritten where they lie.

@@ -15,16 +15,22 @@ use parking_lot::Mutex;
 use stripewise_rafs::{
     check::check,
     fs::{Fs, MountOptions},
+    volume::Volume,
 };
 
 pub use self::ground::Ground;
-use self::{client::Client, ground::Volumes, model::Folder};
+use self::{
+    client::Client,
+    ground::{Volumes, Watched},
+    model::Folder,
+};
 use crate::World;
 
 /// Steps that mounting and looking may take.
 const STEPS_MAX: u64 = 20_000_000;
-/// Steps between two power failures at most.
-const LIFE_STEPS: u64 = 6_000;
+/// Steps between two power failures at most, mostly, and now and then.
+const LIFE_STEPS: u64 = 1_500;
+const LONG_LIFE_STEPS: u64 = 8_000;
 
 /// What a story is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +63,8 @@ pub fn tell(plan: &Plan) -> Told {
         let mut story = Story::begin(plan)?;
         for number in 0..plan.lives {
             life = number;
+            // A member may be lost in the last crash but one: nothing gives it back.
+            story.may_lose = number + 2 == plan.lives;
             told.crash_points.push(story.live()?);
         }
         Ok(())
@@ -78,6 +86,9 @@ struct Story {
     world: World,
     volumes: Volumes,
     folders: Vec<Arc<Mutex<Folder>>>,
+    /// A member that the last power failure has taken along.
+    lost: Option<usize>,
+    may_lose: bool,
 }
 
 impl Story {
@@ -85,26 +96,14 @@ impl Story {
         let mut world = World::new(plan.seed);
         let volumes = Volumes::make(&mut world, plan.ground)?;
         let folders = (0..plan.clients).map(|number| Arc::new(Mutex::new(Folder::new(number)))).collect();
-        Ok(Self { world, volumes, folders })
+        Ok(Self { world, volumes, folders, lost: None, may_lose: false })
     }
 
     /// One life: from a mount to the next power failure. Returns what tells this failure from others.
     fn live(&mut self) -> Result<u64, String> {
-        let volume = self.volumes.open(&self.world)?;
-        let looked_at = volume.clone();
-        let report =
-            self.finish(async move { check(&looked_at).await })?.map_err(|error| error.to_string())?;
-        if let Some(problem) = report.problems.first() {
-            return Err(format!("fsck: {problem}"));
-        }
-        let options = MountOptions { buffer_blocks: 128, cached_nodes: 64, ..MountOptions::default() };
-        let (env, on) = (self.world.env(), volume.clone());
-        let fs = self.finish(async move { Fs::mount(env, on, options).await })?;
-        let fs = fs.map_err(|error| format!("mounting: {error}"))?;
-        for folder in &self.folders {
-            let (fs, folder) = (fs.clone(), folder.clone());
-            self.finish(async move { client::look(&fs, &folder).await })??;
-        }
+        let lost = self.lost.take();
+        let volume = Arc::new(Watched::new(self.volumes.open(&self.world, lost)?));
+        let fs = self.mount(volume.clone(), lost.is_some())?;
         let failed = Arc::new(Mutex::new(None));
         for folder in &self.folders {
             let client = Client::new(self.world.env(), fs.clone(), folder.clone());
@@ -115,13 +114,36 @@ impl Story {
                 }
             });
         }
-        self.world.run_steps(1 + self.world.random(LIFE_STEPS));
+        let most = if self.world.random(4) == 0 { LONG_LIFE_STEPS } else { LIFE_STEPS };
+        self.world.run_steps(1 + self.world.random(most));
         if let Some(error) = failed.lock().take() {
             return Err(error);
         }
         let point = self.world.trace_hash();
         self.world.crash();
+        if self.may_lose && volume.has_whole_rows_only() && self.volumes.members() > 0 {
+            self.lost = Some(self.world.random(self.volumes.members() as u64) as usize);
+        }
         Ok(point)
+    }
+
+    /// Looks at all that power has left, and mounts it.
+    fn mount(&self, volume: Arc<dyn Volume>, is_member_lost: bool) -> Result<Fs, String> {
+        let looked_at = volume.clone();
+        let report =
+            self.finish(async move { check(&looked_at).await })?.map_err(|error| error.to_string())?;
+        if let Some(problem) = report.problems.first() {
+            return Err(format!("fsck: {problem}"));
+        }
+        let options = MountOptions { buffer_blocks: 128, cached_nodes: 64, ..MountOptions::default() };
+        let env = self.world.env();
+        let fs = self.finish(async move { Fs::mount(env, volume, options).await })?;
+        let fs = fs.map_err(|error| format!("mounting: {error}"))?;
+        for folder in &self.folders {
+            let (fs, folder) = (fs.clone(), folder.clone());
+            self.finish(async move { client::look(&fs, &folder, is_member_lost).await })??;
+        }
+        Ok(fs)
     }
 
     fn finish<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Result<T, String> {

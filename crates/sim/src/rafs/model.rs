@@ -22,6 +22,8 @@ pub(super) struct Folder {
     files: BTreeMap<u64, Vec<Vec<u8>>>,
     /// Files that had a stripe of their own once: what is left of it is overwritten where it lies, and sectors count.
     large: BTreeSet<u64>,
+    /// A member was lost in the last crash: these may be anything.
+    forgives_large: bool,
     count: u64,
 }
 
@@ -32,6 +34,7 @@ impl Folder {
             names: vec![None],
             files: BTreeMap::new(),
             large: BTreeSet::new(),
+            forgives_large: false,
             count: 0,
         }
     }
@@ -86,7 +89,12 @@ impl Folder {
     }
 
     /// Looks at what was found. From then on it is what it is.
-    pub(super) fn look(&mut self, found: Option<&BTreeMap<String, Vec<u8>>>) -> Result<(), String> {
+    pub(super) fn look(
+        &mut self,
+        found: Option<&BTreeMap<String, Vec<u8>>>,
+        is_member_lost: bool,
+    ) -> Result<(), String> {
+        self.forgives_large = is_member_lost;
         let in_found = |names: &Option<Names>| match (names, found) {
             (None, None) => true,
             (Some(names), Some(found)) => names.keys().eq(found.keys()) && self.fits(names, found).is_ok(),
@@ -106,6 +114,9 @@ impl Folder {
     /// Whether each file is what it may be.
     fn fits(&self, names: &Names, found: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
         for (name, file) in names {
+            if self.forgives_large && self.large.contains(file) {
+                continue;
+            }
             let unit = if self.large.contains(file) { SECTOR } else { BLOCK };
             judge(self.files.get(file).map_or(&[], Vec::as_slice), &found[name], unit)
                 .map_err(|what| format!("{}/{name}: {what}", self.name))?;
