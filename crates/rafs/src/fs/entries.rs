@@ -84,7 +84,7 @@ impl State {
     ) -> Result<Attr, FsError> {
         let number = self.store.new_inode();
         let is_folder = new.file_type == FileType::Folder;
-        self.add_live(number, inode_of(folder, Some(of_folder), new, target, now));
+        self.add_live(number, inode_of(folder, Some(of_folder), new, target, now), false);
         self.hold(number);
         self.touch(number)?;
         if let Some(target) = target {

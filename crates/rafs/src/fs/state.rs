@@ -37,6 +37,8 @@ pub(super) struct Live {
     pub(super) uses: u64,
     /// Changes whenever blocks of the file get other places.
     pub(super) version: u64,
+    /// The file may have places behind its end: those of blocks that were written out before others, which a crash has lost.
+    pub(super) has_left_overs: bool,
 }
 
 /// The state.
@@ -129,14 +131,14 @@ impl State {
             let value = self.store.tree().get(Key::new(number, KeyKind::Inode, 0)).await?;
             let value = value.ok_or(FsError::Stale(number))?;
             let inode = Inode::decode(&value).map_err(|error| FsError::Item { inode: number, error })?;
-            self.add_live(number, inode);
+            self.add_live(number, inode, true);
         }
         self.live.get_mut(&number).ok_or(FsError::Stale(number))
     }
 
-    pub(super) fn add_live(&mut self, number: u64, inode: Inode) {
+    pub(super) fn add_live(&mut self, number: u64, inode: Inode, has_left_overs: bool) {
         let version = self.new_version();
-        let live = Live { inode, kept_bytes: inode.size_bytes, uses: 0, version };
+        let live = Live { inode, kept_bytes: inode.size_bytes, uses: 0, version, has_left_overs };
         self.live.insert(number, live);
     }
 

@@ -40,6 +40,9 @@ impl State {
         self.check_writable()?;
         self.reserve(blocks.end - blocks.start + 1)?;
         let grown = attr.is.size_bytes.max(end);
+        if grown > attr.is.size_bytes {
+            self.lose_left_overs(&attr).await?;
+        }
         let tail = if offset_bytes > attr.is.size_bytes {
             self.zeroed_tail(&attr, blocks.start).await?
         } else {
@@ -85,6 +88,7 @@ impl State {
         }
         if size_bytes > attr.is.size_bytes {
             self.reserve(1)?;
+            self.lose_left_overs(&attr).await?;
             if let Some((block, tail)) = self.zeroed_tail(&attr, u64::MAX).await? {
                 self.buffer_write(Owner { folder: attr.is.parent, inode: number }, block, &tail, now);
             }
@@ -153,6 +157,18 @@ impl State {
             self.store.remove(Key::new(number, KeyKind::Inline, 0)).await?;
         }
         self.unmap(number, blocks, usize::MAX).await?;
+        Ok(())
+    }
+
+    /// A file that is going to grow loses what it has behind its end: nobody may see that again.
+    async fn lose_left_overs(&mut self, attr: &Attr) -> Result<(), FsError> {
+        if !self.live(attr.inode).await?.has_left_overs {
+            return Ok(());
+        }
+        self.begin()?;
+        let lost = self.lose_blocks(attr.inode, attr.is.size_bytes.div_ceil(BLOCK)..u64::MAX).await;
+        self.end(lost)?;
+        self.live(attr.inode).await?.has_left_overs = false;
         Ok(())
     }
 
