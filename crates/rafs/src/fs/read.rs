@@ -178,12 +178,7 @@ fn read_extent(
 }
 
 /// Begins to read slots of a stripe.
-fn read_slots(
-    volume: &dyn Volume,
-    order: Order,
-    stripe: StripeNo,
-    slots: Range<u32>,
-) -> Blocks {
+fn read_slots(volume: &dyn Volume, order: Order, stripe: StripeNo, slots: Range<u32>) -> Blocks {
     let (geometry, count) = (volume.geometry(), slots.len());
     if is_linear(&geometry, order, &slots) {
         let offset_bytes = geometry.offset_bytes(order, geometry.block(stripe, slots.start));
