@@ -19,6 +19,13 @@ use crate::{
         jobs::{ScrubArgs, SpeedArgs, WaitArgs},
         members::{AddArgs, MemberArgs, ReplaceArgs},
         policy::PolicyArgs,
+        rafs::{
+            df::DfArgs,
+            fsck::{self, FsckArgs},
+            mkfs::MkfsArgs,
+            mount::MountArgs,
+            umount::UmountArgs,
+        },
         show::{CANNOT_TELL, DetailArgs, StatusArgs},
         stop::StopArgs,
         trace::TraceArgs,
@@ -50,11 +57,15 @@ impl Cli {
     }
 }
 
-/// Prints clap's message and ends the program. After `detail --test`, the exit code of wrong usage means
-/// something else.
+/// Prints clap's message and ends the program. After `detail --test` and `fsck`, the exit code of wrong usage
+/// means something else.
 fn leave(error: &clap::Error) -> ! {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let has = |word: &str| words.iter().any(|given| given == word);
+    if error.use_stderr() && words.iter().find(|word| *word != "--json").is_some_and(|word| word == "fsck") {
+        let _ = error.print();
+        std::process::exit(fsck::USAGE.into());
+    }
     let is_test = has("detail") && (has("--test") || has("-t"));
     if is_test && error.use_stderr() {
         let _ = error.print();
@@ -140,6 +151,21 @@ pub(crate) enum Command {
     ///
     /// It is served until `--stop` or until the array stops: serve it again after an assembly.
     Serve(ServeArgs),
+    /// Make a RAFS file system on a block device or in a file. Everything there is lost.
+    Mkfs(MkfsArgs),
+    /// Mount a RAFS file system.
+    ///
+    /// A process in the background serves it until it is unmounted, by `stripewise umount`, umount(8) or SIGTERM; all is
+    /// written out then. After a crash nothing that was synced is lost; mount it again.
+    Mount(MountArgs),
+    /// Unmount a RAFS file system, and wait until all is written out; or clear what a killed server left.
+    Umount(UmountArgs),
+    /// Look for damage in a RAFS file system that is not mounted. Mends nothing.
+    ///
+    /// Exits with 0 if there is none, 4 if there is, 8 if it cannot be looked at, 16 if the words given mean nothing.
+    Fsck(FsckArgs),
+    /// Show how full RAFS file systems are.
+    Df(DfArgs),
     /// See it work: make an array, break it, repair it, check every byte. Takes under a minute.
     Demo(DemoArgs),
     /// Measure.
@@ -164,6 +190,12 @@ pub(crate) enum Command {
     Daemon {
         /// The array, as it shows in lists of processes.
         name: Option<String>,
+    },
+    /// What serves a mounted file system; started by mount.
+    #[command(hide = true)]
+    MountDaemon {
+        /// The folder that it is mounted on, as it shows in lists of processes.
+        folder: Option<PathBuf>,
     },
     /// What works on the demo's files; started by demo.
     #[command(hide = true)]

@@ -8,9 +8,10 @@ use crate::{
     args::{Cli, Command},
     bench,
     commands::{
-        assemble, cache, class, create, endurance, examine, exports, jobs, members, policy, show, stop, trace,
+        assemble, cache, class, create, endurance, examine, exports, jobs, members, policy, rafs, show, stop,
+        trace,
     },
-    daemon, demo, explain, pages,
+    daemon, demo, explain, mounted, pages,
 };
 
 /// Runs one command.
@@ -39,6 +40,12 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Attach(args) => exports::attach(args, json),
         Command::Detach(args) => exports::detach(&args, json),
         Command::Serve(args) => exports::serve(args, json),
+        Command::Mkfs(args) => rafs::mkfs::mkfs(&args, json),
+        Command::Mount(args) => rafs::mount::mount(&args, json),
+        Command::Umount(args) => rafs::umount::umount(&args, json),
+        Command::Fsck(args) => Ok(rafs::fsck::fsck(&args, json)),
+        Command::Df(args) => rafs::df::df(&args, json),
+        Command::MountDaemon { .. } => mounted::run().map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => demo::run(&args, json),
         Command::DemoWorker { folder } => demo::work(&folder).map(|()| ExitCode::SUCCESS),
         Command::Bench(command) => bench::run(command, json),

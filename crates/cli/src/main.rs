@@ -1,7 +1,7 @@
 //! The `stripewise` binary: commands, and the array daemon that they talk to.
 //!
 //! Exit codes: 0 done, 1 failed or cut short, 2 wrong usage; `detail --test` has its own (0 ok, 1 degraded, 2
-//! unusable, 4 cannot tell), and `lab run` ends with 130 when it is interrupted. Data goes to standard
+//! unusable, 4 cannot tell), `fsck` has those of fsck(8), and `lab run` ends with 130 when it is interrupted. Data goes to standard
 //! output, everything else to standard error.
 
 mod args;
@@ -24,6 +24,7 @@ mod interrupt;
 mod load;
 mod logging;
 mod models;
+mod mounted;
 mod numbers;
 mod output;
 mod pages;
@@ -47,7 +48,7 @@ use said::note;
 /// the demo tells its own story.
 fn log_level(command: &args::Command) -> &'static str {
     match command {
-        args::Command::Daemon { .. } => "info",
+        args::Command::Daemon { .. } | args::Command::MountDaemon { .. } => "info",
         args::Command::Demo(_) | args::Command::Bench(_) => "error",
         _ => "warn",
     }
@@ -56,14 +57,14 @@ fn log_level(command: &args::Command) -> &'static str {
 /// Whether a command ends when nobody reads its output any more, as in `stripewise status | head -1`. A
 /// daemon goes on, and the demo and its worker must take down what was set up.
 fn ends_with_its_reader(command: &args::Command) -> bool {
-    use args::Command::{Daemon, Demo, DemoWorker};
-    !matches!(command, Daemon { .. } | Demo(_) | DemoWorker { .. })
+    use args::Command::{Daemon, Demo, DemoWorker, Mount, MountDaemon};
+    !matches!(command, Daemon { .. } | Demo(_) | DemoWorker { .. } | Mount(_) | MountDaemon { .. })
 }
 
 fn main() -> ExitCode {
     let cli = args::Cli::read();
     // A daemon has its caller's terminal only until it has a log.
-    let is_daemon = matches!(cli.command, args::Command::Daemon { .. });
+    let is_daemon = matches!(cli.command, args::Command::Daemon { .. } | args::Command::MountDaemon { .. });
     let colors =
         !is_daemon && std::env::var_os("NO_COLOR").is_none() && rustix::termios::isatty(io::stderr());
     logging::begin(log_level(&cli.command), colors);

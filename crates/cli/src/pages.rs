@@ -42,6 +42,10 @@ const SECTIONS: [Section; 4] = [
             ),
             ("stripewise scrub tank start --wait", "Check redundancy; exits with 1 if anything disagreed."),
             ("stripewise stop tank", "Leave it clean."),
+            (
+                "stripewise mkfs /dev/stripewise/tank; stripewise mount /dev/stripewise/tank /mnt",
+                "Make a RAFS file system on an array that is attached, and mount it; `stripewise umount /mnt` writes all out.",
+            ),
         ],
     ),
     (
@@ -54,6 +58,10 @@ const SECTIONS: [Section; 4] = [
                  request failed, or it was interrupted; what was done until then is printed.",
             ),
             ("2", "The words given mean nothing; nothing was touched."),
+            (
+                "fsck",
+                "0: no damage; 4: damage, which is left; 8: it could not be looked at; 16: the words given mean nothing.",
+            ),
             ("detail --test", "0: all is well; 1: degraded; 2: unusable; 4: that cannot be told."),
         ],
     ),
@@ -66,6 +74,10 @@ const SECTIONS: [Section; 4] = [
                  was logged before that was begun anew; NAME.lock, which it \
                  holds; NAME.remains, block devices that outlived it. Of other users than root: \
                  $XDG_RUNTIME_DIR/stripewise, or else a folder in the temporary directory.",
+            ),
+            (
+                "/run/stripewise/mount-FOLDER.log",
+                "The log of what serves the mount on FOLDER, whose slashes are written as dashes; there if something was logged.",
             ),
             ("/dev/stripewise/NAME", "Leads to the block device of an attached array."),
         ],
@@ -158,6 +170,6 @@ mod tests {
         let (all, shown) = (names(&Cli::command()), names(&offered));
         assert!(shown.contains(&"create".to_owned()) && offered.get_version().is_some());
         let hidden: Vec<_> = all.into_iter().filter(|name| !shown.contains(name)).collect();
-        assert_eq!(hidden, ["daemon", "demo-worker"]);
+        assert_eq!(hidden, ["daemon", "mount-daemon", "demo-worker"]);
     }
 }

@@ -9,7 +9,7 @@
 //! * [`store`]: tree, space and journal as one, through power failures;
 //! * [`buffer`]: what is not written out yet, and what goes next. Pure;
 //! * [`fs`]: the file system itself: operations on inodes;
-//! * [`check`]: fsck.
+//! * [`check`](mod@check): fsck.
 
 pub mod buffer;
 pub mod check;

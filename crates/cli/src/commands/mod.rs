@@ -13,6 +13,7 @@ pub(crate) mod lab;
 mod mdadm;
 pub(crate) mod members;
 pub(crate) mod policy;
+pub(crate) mod rafs;
 pub(crate) mod show;
 pub(crate) mod stop;
 pub(crate) mod trace;

@@ -10,7 +10,7 @@ use std::{fs::File, io};
 const FIRST_OTHER: libc::c_uint = 3;
 
 /// Keeps the programs that this process starts from inheriting any but the standard descriptors.
-pub(super) fn keep_descriptors() -> io::Result<()> {
+pub(crate) fn keep_descriptors() -> io::Result<()> {
     // SAFETY: no memory is passed, and no descriptor is closed: they are marked to be closed on exec, which
     // is what Rust does with all that it opens.
     let done = unsafe {
@@ -25,7 +25,7 @@ pub(super) fn keep_descriptors() -> io::Result<()> {
 }
 
 /// Closes the pipes to the command, which has its answer.
-pub(super) fn let_go() -> io::Result<()> {
+pub(crate) fn let_go() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     Ok(rustix::stdio::dup2_stdout(&null)?)

@@ -81,6 +81,11 @@ fn check_free(path: &str, device: FileDevice) -> anyhow::Result<FileDevice> {
     }
 }
 
+/// Opens a device exclusively that is to be a file system's.
+pub(crate) fn open_exclusively(host: &Host, path: &str) -> anyhow::Result<FileDevice> {
+    open(host, path, opening_deadline())
+}
+
 /// Whether a device could not be opened because it is not there or does not work. One that is in use is not
 /// absent.
 pub(super) fn is_absent(error: &anyhow::Error) -> bool {
@@ -89,7 +94,7 @@ pub(super) fn is_absent(error: &anyhow::Error) -> bool {
 
 /// Refuses an open device that holds something, unless it may be overwritten. Returns a note on what is
 /// overwritten.
-pub(super) fn check_contents(
+pub(crate) fn check_contents(
     path: &str,
     device: &FileDevice,
     force: bool,

@@ -43,12 +43,13 @@ use std::{
 
 use anyhow::Context;
 
+pub(crate) use caller::{keep_descriptors, let_go};
 use doorman::Doorman;
 use log::Log;
-pub(crate) use members::{LookedAt, holding};
+pub(crate) use members::{LookedAt, check_contents, holding, open_exclusively};
 use name::NameLock;
 pub(crate) use name::taken;
-pub(crate) use open::preview;
+pub(crate) use open::{preview, start_host};
 pub(crate) use remains::{are_listed as remains_are_listed, clear as clear_remains};
 use signal_hook::iterator::Signals;
 pub(crate) use spec::{CreateSpec, DaemonSpec, Opening, WorkerSpec, start_daemon};
@@ -72,7 +73,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         Ok(started) => {
             let state = &started.state;
             answer(&first_word(&state.name, state.status(), started.notes))?;
-            caller::let_go().context("letting go of the caller")?;
+            let_go().context("letting go of the caller")?;
             serve(&started.state, signals, started.listener)
         }
         Err(error) => answer(&Reply::Error(errors::line(&error))),

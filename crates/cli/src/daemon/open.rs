@@ -73,7 +73,7 @@ fn assemble(host: &Host, paths: &[String], options: AssembleOptions) -> anyhow::
     Ok((array, unopened))
 }
 
-fn start_host(runtime: RuntimeOptions) -> anyhow::Result<Host> {
+pub(crate) fn start_host(runtime: RuntimeOptions) -> anyhow::Result<Host> {
     Host::start(&HostOptions::default().runtime(runtime)).context(
         "io_uring cannot be used here (see /proc/sys/kernel/io_uring_disabled, seccomp filters and locked memory)",
     )

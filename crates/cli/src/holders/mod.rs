@@ -166,6 +166,13 @@ fn of_process(pid: u32) -> Option<String> {
         let array = printable(array);
         return Some(format!("the array '{array}' has it: `stripewise stop {array}` frees it"));
     }
+    if let [program, daemon, point, ..] = &words[..]
+        && program.ends_with("stripewise")
+        && daemon == "mount-daemon"
+    {
+        let point = printable(point);
+        return Some(format!("it is mounted on {point}: `stripewise umount {point}` frees it"));
+    }
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     Some(format!("open in process {pid} ({}); end that first", printable(name.trim())))
 }

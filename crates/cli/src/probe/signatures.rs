@@ -36,7 +36,7 @@ const HFS: &str = "an HFS or HFS+ file system";
 
 /// Known signatures, by their place from the start.
 #[rustfmt::skip]
-const SIGNATURES: [Signature; 66] = [
+const SIGNATURES: [Signature; 67] = [
     at(0x438, &[0x53, 0xef], "an ext2/3/4 file system"),
     at(0, b"XFSB", "an XFS file system"),
     at(0x10040, b"_BHRfS_M", "a btrfs file system"),
@@ -93,6 +93,7 @@ const SIGNATURES: [Signature; 66] = [
     at(512, b"EFI PART", GPT),
     at(4096, b"EFI PART", GPT),
     at(510, &[0x55, 0xaa], "an MBR partition table or boot sector"),
+    at(0, b"RAFSsupr", "a RAFS file system"),
     at(4096, &MD_MAGIC, OWN_MEMBER),
     at(0, &MD_MAGIC, "an md array member (metadata 1.1)"),
     at(0x20000, &[0x0c, 0xb1, 0xba, 0], "a ZFS pool member"),

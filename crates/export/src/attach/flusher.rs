@@ -21,12 +21,12 @@ fn mark_thread() {
 }
 
 /// Marks every worker of the runtime. They stay so.
-pub(super) fn mark_workers(runtime: &Runtime) {
+pub fn mark_workers(runtime: &Runtime) {
     (0..runtime.workers()).for_each(|worker| runtime.spawn_on(worker, Box::pin(async { mark_thread() })));
 }
 
 /// Runs `start` on a marked thread, so that the threads it starts are marked too.
-pub(super) fn on_flusher_thread<T: Send>(start: impl FnOnce() -> T + Send) -> T {
+pub fn on_flusher_thread<T: Send>(start: impl FnOnce() -> T + Send) -> T {
     let marked = move || {
         mark_thread();
         start()

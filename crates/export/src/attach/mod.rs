@@ -15,6 +15,7 @@
 //!
 //! After a daemon was killed, [`clean_stale`] removes its remains.
 
+mod anchor;
 mod blockdev;
 mod diskfile;
 mod error;
@@ -46,22 +47,24 @@ use stripewise_device::{Device, uring::Runtime};
 
 use crate::nbd::{Endpoint, Export, Limits, Server};
 
-use self::{
-    blockdev::GoesOn,
-    diskfile::{Access, DiskFile},
-    fuse::FuseDisk,
-    kernel_nbd::{KernelNbd, NbdSettings},
-    loopdev::{LoopDevice, LoopSettings},
-};
 pub use self::{
+    anchor::LoopAnchor,
     blockdev::{sequence_of, sysfs},
     error::{AttachError, Reasons},
+    flusher::{mark_workers, on_flusher_thread},
     ioctl::LoopBacking,
     loopdev::loop_backing,
     options::AttachOptions,
     probe::{AttachMethod, best_method},
     stale::{Cleaned, clean_stale, clean_stale_of},
     users::{BlockUser, BlockUsers, users_of},
+};
+use self::{
+    blockdev::GoesOn,
+    diskfile::{Access, DiskFile},
+    fuse::FuseDisk,
+    kernel_nbd::{KernelNbd, NbdSettings},
+    loopdev::{LoopDevice, LoopSettings},
 };
 
 /// How often a lazy detach of an nbd device checks whether its users are gone.
@@ -98,7 +101,7 @@ pub fn attach(
     let block_bytes = options.check(device.info())?;
     let media = device.info().media;
     let method = choose(options)?;
-    flusher::mark_workers(runtime);
+    mark_workers(runtime);
     let backend = match method {
         AttachMethod::Ublk => return Err(AttachError::NotBuilt(method)),
         AttachMethod::KernelNbd => attach_nbd(device, runtime, block_bytes, options)?,

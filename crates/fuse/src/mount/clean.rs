@@ -6,7 +6,7 @@
 use std::{
     ffi::OsString,
     fs,
-    os::unix::ffi::{OsStrExt, OsStringExt},
+    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
 
@@ -68,23 +68,44 @@ fn resolved(point: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-/// Whether the uppermost mount on `point` is one of ours.
-pub(super) fn is_ours(point: &Path) -> Result<bool, MountError> {
-    const MOUNTINFO: &str = "/proc/self/mountinfo";
-    let lines = fs::read(MOUNTINFO).map_err(MountError::system("read", Path::new(MOUNTINFO)))?;
-    Ok(kind_of(&lines, point).is_some_and(|kind| KINDS.iter().any(|ours| ours.as_bytes() == kind)))
+/// The points of all mounts of ours in this mount namespace, in the order in which they were made.
+///
+/// # Errors
+/// If mountinfo cannot be read.
+pub fn own_mounts() -> Result<Vec<PathBuf>, MountError> {
+    let lines = mountinfo()?;
+    let ours = mounts(&lines).filter(|(_, kind)| is_kind(kind));
+    Ok(ours.map(|(point, _)| point.into()).collect())
 }
 
-/// The type of the mount on `point`, as proc_pid_mountinfo(5) has it. Of several on one point, the last is on top.
+/// Whether the uppermost mount on `point` is one of ours.
+pub(super) fn is_ours(point: &Path) -> Result<bool, MountError> {
+    Ok(kind_of(&mountinfo()?, point).is_some_and(is_kind))
+}
+
+fn mountinfo() -> Result<Vec<u8>, MountError> {
+    const MOUNTINFO: &str = "/proc/self/mountinfo";
+    fs::read(MOUNTINFO).map_err(MountError::system("read", Path::new(MOUNTINFO)))
+}
+
+fn is_kind(kind: &[u8]) -> bool {
+    KINDS.iter().any(|ours| ours.as_bytes() == kind)
+}
+
+/// The type of the mount on `point`. Of several on one point, the last is on top.
 fn kind_of<'a>(lines: &'a [u8], point: &Path) -> Option<&'a [u8]> {
-    let mut entries = lines.split(|byte| *byte == b'\n').filter_map(|line| {
+    mounts(lines).filter(|(place, _)| place == point.as_os_str()).map(|(_, kind)| kind).last()
+}
+
+/// Points and types of mounts, as proc_pid_mountinfo(5) has them.
+fn mounts(lines: &[u8]) -> impl Iterator<Item = (OsString, &[u8])> {
+    lines.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
         let place = unescaped(fields.nth(4)?);
         // Optional fields of any number, then a lone dash.
         let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-        (place.as_bytes() == point.as_os_str().as_bytes()).then_some(kind)
-    });
-    entries.next_back()
+        Some((place, kind))
+    })
 }
 
 /// Mountinfo writes space, tab, newline and backslash as a backslash and three octal digits.

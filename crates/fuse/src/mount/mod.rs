@@ -17,7 +17,7 @@ use std::{
 use rustix::mount::UnmountFlags;
 
 pub use self::{
-    clean::{clear_dead_mount, is_dead_mount},
+    clean::{clear_dead_mount, is_dead_mount, own_mounts},
     error::MountError,
     options::{BlockMount, MountOptions},
 };
@@ -138,6 +138,20 @@ impl Drop for Mount {
         if let Err(error) = self.unmount(Unmount::Detach) {
             tracing::warn!(%error, "a FUSE mount stays behind");
         }
+    }
+}
+
+/// Ends a mount of this or another process: by umount2(2), and without the right to that by `fusermount3`.
+///
+/// # Errors
+/// If it is in use, or may not be ended.
+pub fn unmount(point: &Path, how: Unmount) -> Result<(), MountError> {
+    let point = resolved(point)?;
+    match end(&point, how) {
+        Err(MountError::System { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            helper::unmount(&point, how)
+        }
+        result => result,
     }
 }
 

@@ -152,13 +152,16 @@ impl Plan {
     }
 }
 
+/// Blocks that are being read.
+type Blocks = IoFuture<Result<Vec<IoBuf>, IoError>>;
+
 /// Begins to read an extent's blocks, stripe by stripe.
 fn read_extent(
     volume: &dyn Volume,
     inode: u64,
     order: Order,
     mapped: &Mapped,
-) -> Result<Vec<IoFuture<Result<Vec<IoBuf>, IoError>>>, FsError> {
+) -> Result<Vec<Blocks>, FsError> {
     let (geometry, mut reads) = (volume.geometry(), Vec::new());
     let (mut at, end) =
         (mapped.extent.place, mapped.extent.place.saturating_add(mapped.extent.blocks.into()));
@@ -175,12 +178,7 @@ fn read_extent(
 }
 
 /// Begins to read slots of a stripe.
-fn read_slots(
-    volume: &dyn Volume,
-    order: Order,
-    stripe: StripeNo,
-    slots: Range<u32>,
-) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
+fn read_slots(volume: &dyn Volume, order: Order, stripe: StripeNo, slots: Range<u32>) -> Blocks {
     let (geometry, count) = (volume.geometry(), slots.len());
     if is_linear(&geometry, order, &slots) {
         let offset_bytes = geometry.offset_bytes(order, geometry.block(stripe, slots.start));

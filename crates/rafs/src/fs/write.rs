@@ -222,7 +222,7 @@ impl State {
                 first = self.merged(attr, block, in_block, &left[..count]).await?;
             } else {
                 count = left.len() / BLOCK_BYTES * BLOCK_BYTES;
-                first = left.slice(0..count);
+                first = aligned(left.slice(0..count));
             }
             all.push((block, first));
             let len = left.len();
@@ -253,4 +253,9 @@ impl State {
         data[at..at + bytes.len()].copy_from_slice(bytes);
         Ok(data.freeze())
     }
+}
+
+/// Direct I/O wants memory that begins at a multiple of a device's block. What a client writes from the middle of a block on does not.
+fn aligned(data: SharedBuf) -> SharedBuf {
+    if data.as_ptr().addr().is_multiple_of(BLOCK_BYTES) { data } else { IoBuf::copy_of(&data).freeze() }
 }

@@ -96,8 +96,11 @@ pub async fn make(volume: &Arc<dyn Volume>, options: &MakeOptions) -> Result<Sup
     Ok(superblock)
 }
 
-/// The superblock for a volume. Pure.
-fn plan(geometry: Geometry, options: &MakeOptions) -> Result<Superblock, MakeError> {
+/// The superblock that a volume would get. Pure.
+///
+/// # Errors
+/// [`MakeError`].
+pub fn plan(geometry: Geometry, options: &MakeOptions) -> Result<Superblock, MakeError> {
     let blocks = geometry.stripe_blocks();
     if blocks > STRIPE_BLOCKS_MAX {
         return Err(MakeError::Stripe { blocks });

@@ -28,7 +28,7 @@ use self::running::Running;
 pub use self::{
     error::StoreError,
     ground::{Ground, GroundError},
-    make::{MakeError, MakeOptions, make},
+    make::{MakeError, MakeOptions, make, plan},
     open::{OpenError, Replay},
     write::StripeWrite,
 };

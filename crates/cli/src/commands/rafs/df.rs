@@ -1,0 +1,139 @@
+//! `stripewise df`: how full file systems are.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::bail;
+use clap::Args;
+use serde::Serialize;
+use stripewise::{Host, RuntimeOptions};
+use stripewise_mount::{
+    fuse::{mount::is_dead_mount, own_mounts},
+    rafs::fs::{Fs, MountOptions},
+    report::{Identity, Report},
+};
+
+use super::{open, report_of};
+use crate::{
+    daemon, errors,
+    given::{absolute_path, is_same_device},
+    printable::printable,
+    said::{note, print_json, say},
+    sizes::format_size,
+};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DfArgs {
+    /// Folders in mounted file systems, block devices or files; all that are mounted, if left out.
+    places: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    /// None if it is not mounted.
+    point: Option<PathBuf>,
+    #[serde(flatten)]
+    report: Report,
+}
+
+pub(crate) fn df(args: &DfArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let (mounted, mut failed) = all_mounted(args.places.is_empty())?;
+    let mut rows = Vec::new();
+    if args.places.is_empty() {
+        rows = mounted;
+    } else {
+        for place in &args.places {
+            match of_place(place, &mounted) {
+                Ok(row) => rows.push(row),
+                Err(error) => {
+                    failed = true;
+                    note!("stripewise: {}", errors::printable_line(&error));
+                }
+            }
+        }
+    }
+    if json {
+        print_json(&rows)?;
+    } else if !(failed && rows.is_empty()) {
+        print(&rows);
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// All mounts, and whether some do not tell.
+fn all_mounted(are_wanted: bool) -> anyhow::Result<(Vec<Row>, bool)> {
+    let (mut rows, mut failed) = (Vec::new(), false);
+    for point in own_mounts()? {
+        match report_of(&point) {
+            Ok(report) => rows.extend(report.map(|report| Row { point: Some(point), report })),
+            Err(error) if are_wanted => {
+                failed = true;
+                note!("stripewise: {}", errors::printable_line(&error));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok((rows, failed))
+}
+
+fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
+    let path = absolute_path(place)?;
+    if let Some(row) = mounted.iter().find(|row| is_same_device(&row.report.identity.target, &path)) {
+        return Ok(Row { point: row.point.clone(), report: row.report.clone() });
+    }
+    let path_of = |row: &&Row| row.point.as_deref().is_some_and(|point| is_under(Path::new(&path), point));
+    let longest = |row: &&Row| row.point.as_ref().map_or(0, |point| point.as_os_str().len());
+    if let Some(row) = mounted.iter().filter(path_of).max_by_key(longest) {
+        return Ok(Row { point: row.point.clone(), report: row.report.clone() });
+    }
+    if is_dead_mount(Path::new(&path)).unwrap_or(false) {
+        report_of(Path::new(&path))?;
+    }
+    if Path::new(&path).is_dir() {
+        bail!("{path}: no RAFS file system is mounted there; `stripewise df` lists those that are");
+    }
+    let host = daemon::start_host(RuntimeOptions::default())?;
+    Ok(Row { point: None, report: of_unmounted(&host, &path)? })
+}
+
+fn is_under(path: &Path, point: &Path) -> bool {
+    std::fs::canonicalize(path).is_ok_and(|path| path.starts_with(point))
+}
+
+/// Reads it as a mount would, and changes nothing.
+fn of_unmounted(host: &Host, path: &str) -> anyhow::Result<Report> {
+    let found = open(host, path)?;
+    let (env, volume) = (host.env(), found.volume);
+    let options = MountOptions { is_read_only: true, ..MountOptions::default() };
+    let buffer_blocks = options.buffer_blocks.max(4 * u64::from(found.superblock.stripe_blocks()));
+    let options = MountOptions { buffer_blocks, ..options };
+    let usage = host.block_on(async move {
+        let fs = Fs::mount(env, volume, options).await?;
+        let usage = fs.usage().await;
+        fs.unmount().await?;
+        anyhow::Ok(usage)
+    })?;
+    Ok(Report::of(&Identity { pid: 0, ..Identity::new(path.to_owned(), &found.superblock) }, &usage))
+}
+
+fn print(rows: &[Row]) {
+    if rows.is_empty() {
+        note!("no RAFS file system is mounted");
+        return;
+    }
+    say!("{:>12} {:>12} {:>12} {:>10}  target, mounted on", "size", "free", "buffered", "inodes");
+    for Row { point, report } in rows {
+        let point = point.as_ref().map_or("not mounted".to_owned(), |point| point.display().to_string());
+        say!(
+            "{:>12} {:>12} {:>12} {:>10}  {}, {}",
+            format_size(report.size_bytes),
+            format_size(report.free_bytes),
+            format_size(report.buffered_bytes),
+            report.inodes,
+            printable(&report.identity.target),
+            printable(&point)
+        );
+    }
+}

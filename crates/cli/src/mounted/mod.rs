@@ -1,0 +1,117 @@
+//! The process that serves a mounted file system.
+//!
+//! `mount` starts it, hands it a [`MountSpec`] on standard input and waits for a line of JSON on standard output: what was
+//! mounted, or the error. It ends when the kernel has let go of the mount and all is written out. SIGTERM and SIGINT unmount; a
+//! second one detaches, if the mount is in use.
+
+mod end;
+mod spec;
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, mpsc},
+};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use signal_hook::iterator::Signals;
+use stripewise::RuntimeOptions;
+use stripewise_mount::{report::Identity, served::Served, target};
+
+use self::end::{Event, catch, wait, watch};
+pub(crate) use self::spec::{KernelOptions, MountSpec, Mounted, start};
+use crate::{
+    daemon, errors, logging,
+    rundir::{log_path, make_run_dir},
+};
+
+/// What the process tells the command that has started it.
+#[derive(Debug, Serialize, Deserialize)]
+enum FirstWord {
+    Mounted(Mounted),
+    Error(String),
+}
+
+/// Runs the process to its end: the body of the hidden `mount-daemon` command.
+pub(crate) fn run() -> anyhow::Result<()> {
+    // Leaves the terminal that started this process.
+    let _ = rustix::process::setsid();
+    let signals = catch()?;
+    let spec: MountSpec =
+        serde_json::from_reader(io::stdin()).context("this process is started by `stripewise mount`")?;
+    let log = make_run_dir().and_then(|_| {
+        let log = log_path(&spec.name());
+        logging::send_to(&log).with_context(|| format!("{}: cannot open the log", log.display()))?;
+        Ok(log)
+    });
+    match log.and_then(|log| begin(&spec, signals).map(|begun| (log, begun))) {
+        Ok((log, begun)) => {
+            answer(&FirstWord::Mounted(begun.mounted.clone()))?;
+            daemon::let_go().context("letting go of the caller")?;
+            begun.wait().inspect_err(|error| tracing::error!("{}", errors::line(error)))?;
+            // Nothing happened that anybody would look up.
+            if std::fs::metadata(&log).is_ok_and(|metadata| metadata.len() == 0) {
+                let _ = std::fs::remove_file(log);
+            }
+            Ok(())
+        }
+        Err(error) => answer(&FirstWord::Error(errors::line(&error))),
+    }
+}
+
+/// Serves a mount in this process, until it ends.
+pub(crate) fn serve(
+    spec: &MountSpec,
+    tell: impl FnOnce(&Mounted) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let begun = begin(spec, catch()?)?;
+    tell(&begun.mounted)?;
+    io::stdout().flush()?;
+    begun.wait()
+}
+
+/// A mount that is served.
+struct Begun {
+    served: Served,
+    mounted: Mounted,
+    events: mpsc::Receiver<Event>,
+}
+
+impl Begun {
+    fn wait(self) -> anyhow::Result<()> {
+        wait(self.served, &self.events)
+    }
+}
+
+fn begin(spec: &MountSpec, signals: Signals) -> anyhow::Result<Begun> {
+    let host = daemon::start_host(RuntimeOptions::default().threads(spec.threads))?;
+    let device = Arc::new(daemon::open_exclusively(&host, &spec.target)?);
+    let found = host.block_on(async move { target::find(device).await })?;
+    let identity = Identity::new(spec.target.clone(), &found.superblock);
+    let (tell, events) = mpsc::channel();
+    let on_end = tell.clone();
+    let served =
+        Served::start(host.runtime(), found.volume, identity, &spec.point, spec.options(), move || {
+            _ = on_end.send(Event::Ended)
+        })?;
+    watch(signals, tell)?;
+    let mounted = Mounted {
+        target: spec.target.clone(),
+        point: served.point().to_owned(),
+        uuid: found.superblock.uuid.to_string(),
+        label: found.superblock.label.clone(),
+        is_read_only: spec.is_read_only,
+        is_block: served.is_block(),
+        pid: std::process::id(),
+    };
+    Ok(Begun { served, mounted, events })
+}
+
+/// Sends a line to the command that waits. The command may be gone by now.
+fn answer(word: &FirstWord) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(word)?;
+    line.push(b'\n');
+    let mut out = io::stdout();
+    let _ = out.write_all(&line).and_then(|()| out.flush());
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Made, mounted, used, unmounted, looked at, killed, mounted again.
+
+use std::{fs, process::Command, thread, time::Duration};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{
+    common::{KIB, Loop, MIB, Need, eventually, has_ended, noise},
+    world::{World, can_mount},
+};
+
+fn pid_of(world: &World) -> Pid {
+    let told = world.sandbox.json(&format!("df {}", world.point()));
+    Pid::from_raw(told[0]["pid"].as_i64().unwrap() as i32).unwrap()
+}
+
+fn live_on(world: &World, target: &str) {
+    let (sandbox, point) = (&world.sandbox, world.point());
+    let mounted = sandbox.json(&format!("mount {target} {point}"));
+    assert_eq!(mounted["target"], target);
+    let content = noise(1, 3 << 20);
+    fs::write(world.inside("file"), &content).unwrap();
+    fs::create_dir(world.inside("folder")).unwrap();
+    // What is told counts what was made durable.
+    fs::File::open(world.inside("folder")).unwrap().sync_all().unwrap();
+    let listed = sandbox.done("df");
+    assert!(listed.contains(&point), "{listed}");
+    let full = sandbox.json(&format!("df {target}"));
+    assert_eq!((&full[0]["inodes"], full[0]["point"].as_str()), (&3.into(), Some(&*point)));
+    sandbox.fails(8, &format!("fsck {target}"), &[""; 0], &["in use", "stripewise umount"]);
+    let other = sandbox.path("other");
+    fs::create_dir_all(&other).unwrap();
+    sandbox.fails(1, &format!("mount {target} {other}"), &[""; 0], &["in use"]);
+    sandbox.fails(1, &format!("mkfs {target} --force"), &[""; 0], &["in use"]);
+    assert!(sandbox.done(&format!("umount {point}")).contains("unmounted"));
+    let looked = sandbox.json(&format!("fsck {target}"));
+    assert_eq!(
+        (&looked["clean"], &looked["inodes"], &looked["records"]),
+        (&true.into(), &3.into(), &0.into())
+    );
+    assert!(sandbox.done(&format!("df {target}")).contains("not mounted"));
+    sandbox.done(&format!("mount {target} {point} -o ro"));
+    assert!(fs::read(world.inside("file")).unwrap() == content);
+    assert!(fs::write(world.inside("new"), "x").is_err());
+    sandbox.done(&format!("umount {point}"));
+}
+
+#[test]
+fn a_file_system_in_a_file() {
+    if !can_mount(&[]) {
+        return;
+    }
+    let world = World::new();
+    let target = world.sandbox.path("disk");
+    let planned = world.sandbox.json(&format!("mkfs {target} --size 64M --dry-run --geometry 3x32K"));
+    assert_eq!(
+        (&planned["stripes"], &planned["chunk_bytes"]),
+        (&(64 * MIB / (96 * KIB)).into(), &(32 * KIB).into())
+    );
+    assert!(!fs::exists(&target).unwrap());
+    let made = world.sandbox.json(&format!("mkfs {target} --size 64M --label home"));
+    assert_eq!((&made["label"], &made["data_columns"]), (&"home".into(), &4.into()));
+    live_on(&world, &target);
+}
+
+#[test]
+fn a_file_system_on_a_loop_device() {
+    if !can_mount(&[Need::Tool("losetup"), Need::Device("/dev/loop-control")]) {
+        return;
+    }
+    let world = World::new();
+    let device = Loop::new(&world.sandbox.member("disk", 64 * MIB));
+    world.sandbox.done(&format!("mkfs {} --geometry 4x64K --order columns", device.0));
+    live_on(&world, &device.0);
+}
+
+#[test]
+fn a_server_that_is_killed_or_asked_to_end() {
+    if !can_mount(&[Need::Tool("sync")]) {
+        return;
+    }
+    let world = World::new();
+    let (sandbox, point, target) = (&world.sandbox, world.point(), world.sandbox.path("disk"));
+    sandbox.done(&format!("mkfs {target} --size 64M"));
+    let mounted = sandbox.json(&format!("mount {target} {point}"));
+    fs::write(world.inside("synced"), "synced").unwrap();
+    assert!(Command::new("sync").arg("-f").arg(&point).status().unwrap().success());
+    let is_block = mounted["is_block"] == true;
+    if !is_block {
+        // Without a loop device, that takes the time of --tt.
+        thread::sleep(Duration::from_secs(8));
+    }
+    let pid = pid_of(&world);
+    sandbox.signal(pid, Signal::KILL);
+    sandbox.fails(1, &format!("df {point}"), &[""; 0], &["has died"]);
+    // The next mount clears what is left.
+    sandbox.done(&format!("mount {target} {point} --no-loop --tt 1s"));
+    assert_eq!(fs::read(world.inside("synced")).unwrap(), b"synced");
+    fs::write(world.inside("later"), "later").unwrap();
+    let pid = pid_of(&world);
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("it has unmounted and ended", || has_ended(pid));
+    assert_eq!(sandbox.json(&format!("fsck {target}"))["inodes"], 3);
+    sandbox.done(&format!("mount {target} {point}"));
+    assert_eq!(fs::read(world.inside("later")).unwrap(), b"later");
+    sandbox.signal(pid_of(&world), Signal::KILL);
+    assert!(sandbox.done(&format!("umount {point}")).contains("cleared"));
+    assert_eq!(sandbox.json(&format!("fsck {target}"))["clean"], true);
+}
+
+#[test]
+fn a_server_in_the_foreground_ends_with_its_mount() {
+    if !can_mount(&[Need::Tool("umount")]) {
+        return;
+    }
+    let world = World::new();
+    let (sandbox, point, target) = (&world.sandbox, world.point(), world.sandbox.path("disk"));
+    sandbox.done(&format!("mkfs {target} --size 64M"));
+    let mut server =
+        sandbox.command().args(["mount", &target, &point, "--foreground", "--buffer", "8M"]).spawn().unwrap();
+    eventually("it is mounted", || sandbox.run("df", &[&point]).out.contains(&target));
+    fs::write(world.inside("file"), "x").unwrap();
+    eventually("umount(8) is let", || Command::new("umount").arg(&point).status().unwrap().success());
+    assert!(server.wait().unwrap().success());
+    assert_eq!(sandbox.json(&format!("fsck {target}"))["inodes"], 2);
+}

@@ -1,0 +1,115 @@
+//! Takes requests, and hands each to a task.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stripewise_device::EnvHandle;
+use stripewise_fuse::{Errno, Message, Operation, Reply, Server};
+use stripewise_rafs::fs::{Fs, FsError};
+
+use crate::{
+    answer::{Answer, Result},
+    convert::errno,
+    report::Identity,
+};
+
+/// A mounted file system, for requests and their tasks.
+pub(crate) struct Rafs {
+    pub(crate) fs: Fs,
+    pub(crate) env: EnvHandle,
+    pub(crate) identity: Identity,
+    /// Whether all was written out and the file system has ended.
+    is_ended: Mutex<bool>,
+}
+
+impl Rafs {
+    pub(crate) fn new(fs: Fs, env: EnvHandle, identity: Identity) -> Self {
+        Self { fs, env, identity, is_ended: Mutex::new(false) }
+    }
+
+    /// Writes all out, and ends. What has ended stays so.
+    pub(crate) async fn end(&self) -> std::result::Result<(), FsError> {
+        if *self.is_ended.lock() {
+            return Ok(());
+        }
+        self.fs.unmount().await?;
+        *self.is_ended.lock() = true;
+        Ok(())
+    }
+
+    async fn answer(&self, message: Message) -> Result<Answer> {
+        let request = message.request();
+        let (node, caller) = (request.node.0, request.caller);
+        if let Operation::Write(write) = request.operation {
+            let offset_bytes = write.offset_bytes;
+            return self.write(node, offset_bytes, message.into_data()).await;
+        }
+        match request.operation {
+            Operation::Lookup { name } => self.lookup(node, name).await,
+            Operation::Forget { lookups } => self.forget(&[(node, lookups)]).await,
+            Operation::BatchForget(forgets) => {
+                let all: Vec<_> = forgets.iter().map(|(node, lookups)| (node.0, lookups)).collect();
+                self.forget(&all).await
+            }
+            Operation::Interrupt { .. } => Ok(Answer::Silent),
+            Operation::Getattr { .. } => Ok(Answer::Attributes(self.attr(node).await?)),
+            Operation::Statx(_) => Ok(Answer::Statx(self.attr(node).await?)),
+            Operation::Setattr(set) => self.set_attr(node, &set).await,
+            Operation::Readlink => Ok(Answer::Bytes(self.fs.read_link(node).await.map_err(errno)?)),
+            Operation::Symlink(link) => self.symlink(node, &link, caller).await,
+            Operation::Mknod(make) => self.mknod(node, &make, caller).await,
+            Operation::Mkdir(make) => self.mkdir(node, &make, caller).await,
+            Operation::Create(create) => self.create(node, &create, caller).await,
+            Operation::Tmpfile(create) => self.create_unnamed(node, &create, caller).await,
+            Operation::Unlink { name } => self.unlink(node, name).await,
+            Operation::Rmdir { name } => self.rmdir(node, name).await,
+            Operation::Rename(rename) => self.rename(node, &rename).await,
+            Operation::Link(link) => self.link(node, &link).await,
+            Operation::Open(open) => self.open(node, open.flags).await,
+            Operation::Opendir(_) => Ok(Answer::Opened),
+            Operation::Read(read) => self.read(node, read.offset_bytes, read.size_bytes).await,
+            Operation::Statfs => self.figures().await,
+            Operation::Release(_) | Operation::Releasedir(_) => Ok(Answer::Done),
+            Operation::Fsync(_) | Operation::Fsyncdir(_) => self.fsync(node).await,
+            Operation::Syncfs => self.fs.sync().await.map(|()| Answer::Done).map_err(errno),
+            Operation::Destroy => self.end().await.map(|()| Answer::Done).map_err(errno),
+            Operation::Readdir(read) => self.list(node, &read).await,
+            Operation::Readdirplus(read) => self.list_plus(node, &read).await,
+            Operation::Setxattr(set) => self.set_xattr(node, &set).await,
+            Operation::Getxattr { name, size_bytes } => self.xattr(node, name, size_bytes).await,
+            Operation::Listxattr { size_bytes } => self.xattrs(node, size_bytes).await,
+            Operation::Removexattr { name } => self.remove_xattr(node, name).await,
+            Operation::Fallocate(fallocate) => self.fallocate(node, &fallocate).await,
+            Operation::Lseek(lseek) => self.seek(node, &lseek).await,
+            // The kernel does without: after ENOSYS a close sends nothing, permissions are checked by mode, and ranges are
+            // copied by reads and writes.
+            _ => Err(Errno::NOSYS),
+        }
+    }
+}
+
+/// What the session calls. It goes with the session's last thread.
+pub(crate) struct Requests {
+    pub(crate) rafs: Arc<Rafs>,
+    pub(crate) on_end: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Server for Requests {
+    fn handle(&self, message: Message, reply: Reply) {
+        let rafs = self.rafs.clone();
+        self.rafs.env.spawn(Box::pin(async move {
+            match rafs.answer(message).await {
+                Ok(answer) => answer.send(reply),
+                Err(error) => reply.error(error),
+            }
+        }));
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        if let Some(on_end) = self.on_end.get_mut().take() {
+            on_end();
+        }
+    }
+}

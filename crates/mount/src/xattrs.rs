@@ -1,0 +1,69 @@
+//! Requests on extended attributes.
+
+use stripewise_fuse::{Errno, protocol::XattrFlags, request::Setxattr};
+use stripewise_rafs::fs::{ROOT, SetAttribute};
+
+use crate::{
+    answer::{Answer, Result},
+    convert::errno,
+    report,
+    server::Rafs,
+};
+
+/// The namespace of ACLs. They are not obeyed, so they are not kept either.
+const SYSTEM: &[u8] = b"system.";
+
+impl Rafs {
+    pub(crate) async fn set_xattr(&self, inode: u64, set: &Setxattr<'_>) -> Result<Answer> {
+        check_namespace(set.name)?;
+        let how = match (set.flags.contains(XattrFlags::CREATE), set.flags.contains(XattrFlags::REPLACE)) {
+            (false, false) => SetAttribute::Either,
+            (true, false) => SetAttribute::Create,
+            (false, true) => SetAttribute::Replace,
+            (true, true) => return Err(Errno::INVAL),
+        };
+        let done = self.fs.set_attribute(inode, set.name, set.value, how).await;
+        done.map(|()| Answer::Done).map_err(errno)
+    }
+
+    pub(crate) async fn xattr(&self, inode: u64, name: &[u8], room: u32) -> Result<Answer> {
+        if inode == ROOT && name == report::ATTRIBUTE.as_bytes() {
+            return sized(self.report().await?, room);
+        }
+        check_namespace(name)?;
+        sized(self.fs.attribute(inode, name).await.map_err(errno)?, room)
+    }
+
+    pub(crate) async fn xattrs(&self, inode: u64, room: u32) -> Result<Answer> {
+        let names = self.fs.attributes(inode).await.map_err(errno)?;
+        let zeroed = names.into_iter().flat_map(|mut name| {
+            name.push(0);
+            name
+        });
+        sized(zeroed.collect(), room)
+    }
+
+    pub(crate) async fn remove_xattr(&self, inode: u64, name: &[u8]) -> Result<Answer> {
+        check_namespace(name)?;
+        self.fs.remove_attribute(inode, name).await.map(|()| Answer::Done).map_err(errno)
+    }
+
+    async fn report(&self) -> Result<Vec<u8>> {
+        let report = report::Report::of(&self.identity, &self.fs.usage().await);
+        serde_json::to_vec(&report).map_err(|_| Errno::IO)
+    }
+}
+
+fn check_namespace(name: &[u8]) -> Result<()> {
+    if name.starts_with(SYSTEM) { Err(Errno::OPNOTSUPP) } else { Ok(()) }
+}
+
+/// A value, or its length where there is no room at all.
+fn sized(value: Vec<u8>, room: u32) -> Result<Answer> {
+    let len = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
+    match room {
+        0 => Ok(Answer::AttributeLength(len)),
+        room if room < len => Err(Errno::RANGE),
+        _ => Ok(Answer::Bytes(value)),
+    }
+}
