@@ -55,7 +55,7 @@ pub struct Anchor {
     pub root: Root,
     /// Everything before this record is in the tree.
     pub journal: JournalPosition,
-    /// The file system was unmounted: no record follows.
+    /// An unmount, or mkfs, wrote it. Records of a later mount may follow.
     pub is_clean: bool,
     /// Inodes are numbered from here on.
     pub next_inode: u64,

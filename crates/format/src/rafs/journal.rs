@@ -372,9 +372,8 @@ mod tests {
                 first,
                 blocks
             }),
-            (any::<u64>(), 0..u64::MAX / 2, 0..u64::MAX / 2).prop_map(|(inode, first, blocks)| {
-                Change::Forget { inode, first, blocks }
-            }),
+            (any::<u64>(), 0..u64::MAX / 2, 0..u64::MAX / 2)
+                .prop_map(|(inode, first, blocks)| { Change::Forget { inode, first, blocks } }),
         ]
     }
 

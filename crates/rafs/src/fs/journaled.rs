@@ -65,7 +65,8 @@ mod tests {
         journaled.outdate(7, 5..20);
         assert!(journaled.is_current(7, 4) && !journaled.is_current(7, 5));
         assert_eq!(journaled.remove(7, 4..9), [4..6, 8..9]);
-        assert_eq!((journaled.files(), journaled.remove(7, 0..9)), (vec![7], vec![3..4]));
+        assert_eq!(journaled.files(), [7]);
+        assert!(matches!(journaled.remove(7, 0..9).as_slice(), [run] if *run == (3..4)));
         assert!(journaled.is_empty());
     }
 }

@@ -24,8 +24,8 @@ pub struct StripeWrite {
 }
 
 impl Store {
-    /// Writes blocks that were taken, and that nothing durable refers to.  A row that has no
-    /// other block but free ones is written as a whole. What is written is durable after a commit.
+    /// Writes blocks that were taken, and that nothing durable refers to. A row that has no other block but free ones is written as a
+    /// whole. What is written is durable after a commit.
     ///
     /// # Errors
     /// [`StoreError::Io`]; then any of it may have been written.
@@ -43,7 +43,7 @@ impl Store {
         Ok(())
     }
 
-    /// Plans writes of blocks, stripe by stripe.  A row that has no other block but free ones is
+    /// Plans writes of blocks, stripe by stripe. A row that has no other block but free ones is
     /// written as a whole. The caller carries them out before others can take these free blocks, and calls
     /// [`Store::note_written`] then.
     #[must_use]
