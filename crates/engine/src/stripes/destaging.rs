@@ -48,7 +48,7 @@ impl Stripes {
         }
         let with_gaps = if cache.fills_gaps() { self.with_gaps(cache, stripe, rows) } else { rows };
         let locked = if lives(Mutant::GapsUnlocked) { rows } else { with_gaps };
-        let held = if lives(Mutant::FlushSkipsDestaging) {
+        let held = if reason == DestageReason::Flush && lives(Mutant::FlushSkipsDestaging) {
             let Some(held) = self.locks.try_lock(stripe, locked) else { return Ok(None) };
             held
         } else {
