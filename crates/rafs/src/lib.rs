@@ -9,12 +9,14 @@
 //! * [`store`]: tree, space and journal as one, through power failures;
 //! * [`buffer`]: what is not written out yet, and what goes next. Pure;
 //! * [`fs`]: the file system itself: operations on inodes;
-//! * [`check`](mod@check): fsck.
+//! * [`check`](mod@check): fsck;
+//! * [`mutants`]: deliberate bugs, for tests.
 
 pub mod buffer;
 pub mod check;
 pub mod fs;
 pub mod journal;
+pub mod mutants;
 pub mod shape;
 pub mod space;
 pub mod store;

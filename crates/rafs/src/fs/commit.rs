@@ -6,7 +6,11 @@ use stripewise_device::SharedBuf;
 use stripewise_format::rafs::key::{Key, KeyKind};
 
 use super::{FsError, entries::orphan_key, state::State};
-use crate::{shape::BLOCK_BYTES, store::FileBlocks};
+use crate::{
+    mutants::{Mutant, lives},
+    shape::BLOCK_BYTES,
+    store::FileBlocks,
+};
 
 /// What comes along with a commit.
 #[derive(Default)]
@@ -43,6 +47,7 @@ impl State {
             }
             return Err(error.into());
         }
+        self.shrunk.clear();
         self.counters.commits += 1;
         self.counters.journaled_blocks += data.iter().map(|one| one.blocks.len() as u64).sum::<u64>();
         self.drop_idle();
@@ -106,6 +111,7 @@ impl State {
         let put = self.put_dirty().await;
         self.end(put)?;
         self.store.checkpoint().await?;
+        self.shrunk.clear();
         self.counters.checkpoints += 1;
         self.drop_idle();
         Ok(())
@@ -135,7 +141,8 @@ impl State {
         for run in self.journaled.remove(number, 0..u64::MAX) {
             self.store.forget_data(number, run);
         }
-        if !self.unmap(number, 0..u64::MAX, FREED_EXTENTS).await? {
+        let most = if lives(Mutant::OrphanFreedInPart) { 1 } else { FREED_EXTENTS };
+        if !self.unmap(number, 0..u64::MAX, most).await? && !lives(Mutant::OrphanFreedInPart) {
             return Ok(());
         }
         let (first, last) = (Key::new(number, KeyKind::Inode, 0), Key::new(number, KeyKind::Xattr, u64::MAX));

@@ -13,6 +13,7 @@ use super::{
     names::FIRST_NUMBER,
     state::{Now, State},
 };
+use crate::mutants::{Mutant, lives};
 
 /// Links of an inode at most, as many as ext4 has for files, and more than it has for folders.
 pub(super) const LINKS_MAX: u32 = 65_000;
@@ -202,6 +203,9 @@ impl State {
     }
 
     async fn put_orphan(&mut self, number: u64) -> Result<(), FsError> {
+        if lives(Mutant::OrphanNotNoted) {
+            return Ok(());
+        }
         let nothing: &[u8] = &[];
         self.store.put(orphan_key(number), nothing.into()).await?;
         Ok(())

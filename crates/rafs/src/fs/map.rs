@@ -11,7 +11,11 @@ use stripewise_format::rafs::{
 };
 
 use super::{FsError, state::State, write::FILE_BLOCKS_MAX};
-use crate::{shape::BlockNo, tree::Scan};
+use crate::{
+    mutants::{Mutant, lives},
+    shape::BlockNo,
+    tree::Scan,
+};
 
 /// An extent of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +46,8 @@ impl Mapped {
             return None;
         }
         let crcs = self.extent.crcs.as_ref().map(|crcs| {
-            crcs[(within.start - self.first) as usize..(within.end - self.first) as usize].to_vec()
+            let skipped = if lives(Mutant::CrcsNotCut) { 0 } else { (within.start - self.first) as usize };
+            crcs[skipped..skipped + (within.end - within.start) as usize].to_vec()
         });
         let place = self.places(&within).start.0;
         let blocks = (within.end - within.start) as u32;
@@ -95,12 +100,15 @@ impl State {
             let own = one.blocks();
             let Some(gone) = one.part(&blocks) else { continue };
             self.store.remove(extent_key(inode, one.first)).await?;
-            for rest in [own.start..gone.first, gone.blocks().end..own.end] {
+            let behind = if lives(Mutant::ExtentTailLost) { 0..0 } else { gone.blocks().end..own.end };
+            for rest in [own.start..gone.first, behind] {
                 if let Some(rest) = one.part(&rest) {
                     self.put_extent(inode, &rest).await?;
                 }
             }
-            self.store.free(one.places(&gone.blocks()))?;
+            if !lives(Mutant::OldPlacesLeak) {
+                self.store.free(one.places(&gone.blocks()))?;
+            }
             let of_file = self.touch(inode)?;
             of_file.blocks = of_file.blocks.saturating_sub(gone.extent.blocks.into());
             self.moved(inode);
@@ -112,7 +120,9 @@ impl State {
     pub(super) async fn map(&mut self, inode: u64, kind: GroupKind, new: Mapped) -> Result<(), FsError> {
         let places = new.places(&new.blocks());
         self.store.take(kind, places)?;
-        self.unmap(inode, new.blocks(), usize::MAX).await?;
+        if !lives(Mutant::OldExtentsStay) {
+            self.unmap(inode, new.blocks(), usize::MAX).await?;
+        }
         self.touch(inode)?.blocks += u64::from(new.extent.blocks);
         self.moved(inode);
         let at = new.blocks();

@@ -7,7 +7,10 @@ use stripewise_format::rafs::{
 };
 
 use super::{FolderEntry, FsError, state::State};
-use crate::tree::Scan;
+use crate::{
+    mutants::{Mutant, lives},
+    tree::Scan,
+};
 
 /// What a folder's entries are numbered from on: lower numbers are left for `.` and `..`.
 pub(super) const FIRST_NUMBER: u64 = 3;
@@ -70,7 +73,9 @@ impl State {
         } else {
             self.put_entries(key, &entries).await?;
         }
-        self.store.remove(Key::new(folder, KeyKind::Number, entry.number)).await?;
+        if !lives(Mutant::OldNumberStays) {
+            self.store.remove(Key::new(folder, KeyKind::Number, entry.number)).await?;
+        }
         Ok(())
     }
 

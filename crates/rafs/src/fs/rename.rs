@@ -8,6 +8,7 @@ use super::{
     names::check_name,
     state::{Now, State},
 };
+use crate::mutants::{Mutant, lives};
 
 /// What becomes of an entry that has the new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,8 +90,10 @@ impl State {
         there: Option<Entry>,
         now: Now,
     ) -> Result<(), FsError> {
-        if let Some(there) = there {
-            self.remove_name(to.0, &there, now).await?;
+        match there {
+            Some(there) if lives(Mutant::ReplacedStays) => self.remove_entry(to.0, &there).await?,
+            Some(there) => self.remove_name(to.0, &there, now).await?,
+            None => {}
         }
         self.remove_entry(from, moved).await?;
         self.add_entry(to.0, to.1, moved.inode, moved.file_type).await?;

@@ -7,7 +7,11 @@ use parking_lot::Mutex;
 use stripewise_device::Timestamp;
 
 use super::{Fs, FsError, Shared, write_out::Scope};
-use crate::{journal::CommitError, store::StoreError};
+use crate::{
+    journal::CommitError,
+    mutants::{Mutant, lives},
+    store::StoreError,
+};
 
 /// Stripes that are written at the same time.
 const STRIPES_AT_ONCE: usize = 8;
@@ -78,7 +82,8 @@ impl Shared {
             // What was overwritten while it was written out is nowhere else: its newer version comes along.
             let mut state = self.state.lock().await;
             let overtaken = std::mem::take(&mut state.overtaken);
-            let tickets = overtaken.into_iter().map(|inode| Arc::new((inode, Mutex::new(None))));
+            let overtaken = overtaken.into_iter().filter(|_| !lives(Mutant::OvertakenForgotten));
+            let tickets = overtaken.map(|inode| Arc::new((inode, Mutex::new(None))));
             self.syncs.lock().extend(tickets);
         }
         self.commit(None).await

@@ -14,7 +14,11 @@ use super::{
     read::blocks_of,
     state::{Now, State},
 };
-use crate::{buffer::Owner, shape::BLOCK_BYTES};
+use crate::{
+    buffer::Owner,
+    mutants::{Mutant, lives},
+    shape::BLOCK_BYTES,
+};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Bytes of a file at most: offsets must fit what callers use, which is signed.
@@ -100,6 +104,9 @@ impl State {
             self.begin()?;
             let lost = self.lose_blocks(number, size_bytes.div_ceil(BLOCK)..u64::MAX).await;
             self.end(lost)?;
+            if !lives(Mutant::ShrunkOverwritten) {
+                self.shrunk.insert(number);
+            }
         }
         let live = self.live(number).await?;
         live.inode.size_bytes = size_bytes;
@@ -149,7 +156,9 @@ impl State {
 
     /// Puts whole blocks of a file into the buffer.
     fn buffer_write(&mut self, owner: Owner, first: u64, data: &SharedBuf, now: Now) {
-        self.journaled.outdate(owner.inode, first..first + (data.len() / BLOCK_BYTES) as u64);
+        if !lives(Mutant::OverwriteJournaled) {
+            self.journaled.outdate(owner.inode, first..first + (data.len() / BLOCK_BYTES) as u64);
+        }
         self.buffer.write(owner, first, data, now.at);
     }
 
@@ -157,7 +166,9 @@ impl State {
     pub(super) async fn lose_blocks(&mut self, number: u64, blocks: Range<u64>) -> Result<(), FsError> {
         self.buffer.drop_blocks(number, blocks.clone());
         for run in self.journaled.remove(number, blocks.clone()) {
-            self.store.forget_data(number, run);
+            if !lives(Mutant::LostNotTold) {
+                self.store.forget_data(number, run);
+            }
         }
         if blocks.contains(&0) {
             self.store.remove(Key::new(number, KeyKind::Inline, 0)).await?;
@@ -168,7 +179,7 @@ impl State {
 
     /// A file that is going to grow loses what it has behind its end: nobody may see that again.
     async fn lose_left_overs(&mut self, attr: &Attr) -> Result<(), FsError> {
-        if !self.live(attr.inode).await?.has_left_overs {
+        if !self.live(attr.inode).await?.has_left_overs || lives(Mutant::LeftOversSeen) {
             return Ok(());
         }
         self.begin()?;
@@ -183,7 +194,7 @@ impl State {
     async fn zeroed_tail(&mut self, attr: &Attr, before: u64) -> Result<Option<(u64, SharedBuf)>, FsError> {
         let size = attr.is.size_bytes;
         let block = size / BLOCK;
-        if size.is_multiple_of(BLOCK) || block >= before {
+        if size.is_multiple_of(BLOCK) || block >= before || lives(Mutant::TailSeen) {
             return Ok(None);
         }
         let tail = self.zeroed_block(attr.inode, block, &(size..(block + 1) * BLOCK)).await?;

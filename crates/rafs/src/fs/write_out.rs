@@ -18,6 +18,7 @@ use stripewise_format::{
 use super::{FsError, map::Mapped, state::State};
 use crate::{
     buffer::{Lent, Owner},
+    mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo},
     space::Opened,
     store::StripeWrite,
@@ -126,7 +127,10 @@ impl State {
 
     /// Whether blocks are overwritten where they lie.
     async fn is_overwritten(&mut self, lent: &Lent) -> Result<bool, FsError> {
-        if !self.volume.may_overwrite() {
+        if !self.volume.may_overwrite() && !lives(Mutant::OverwriteDegraded) {
+            return Ok(false);
+        }
+        if self.shrunk.contains(&lent.owner.inode) {
             return Ok(false);
         }
         let blocks = lent.first..lent.first + lent.blocks();
@@ -212,7 +216,9 @@ impl State {
             write.carry_out(&*volume).await?;
         }
         self.count_writes(&writes);
-        self.store.note_written();
+        if !lives(Mutant::OverwriteNotFlushed) {
+            self.store.note_written();
+        }
         self.counters.overwritten_blocks += lent.blocks();
         self.leave(inode, blocks)?;
         self.buffer.written(lent);
@@ -282,7 +288,8 @@ impl State {
     async fn map_written(&mut self, planned: &Planned) -> Result<(), FsError> {
         let overtaken = planned.lent.iter().filter(|part| !self.buffer.is_current(part));
         self.overtaken.extend(overtaken.map(|part| part.owner.inode));
-        if planned.is_large && planned.lent.iter().any(|part| !self.buffer.is_current(part)) {
+        let takes_parts = lives(Mutant::LargeInPart);
+        if planned.is_large && !takes_parts && planned.lent.iter().any(|part| !self.buffer.is_current(part)) {
             // A stripe of its own is taken as a whole, or not at all. What is left of the piece waits again.
             planned.lent.iter().for_each(|part| self.buffer.failed(part));
             return Ok(());
@@ -291,7 +298,7 @@ impl State {
         let mut files: BTreeMap<u64, Vec<(u64, BlockNo, u32)>> = BTreeMap::new();
         for part in &planned.lent {
             let of_part = places.by_ref().take(part.blocks() as usize);
-            if !self.buffer.is_current(part) {
+            if !self.buffer.is_current(part) && !lives(Mutant::StaleSettled) {
                 of_part.for_each(drop);
                 continue;
             }
@@ -307,7 +314,7 @@ impl State {
                 let range = new.blocks();
                 self.counters.written_blocks += range.end - range.start;
                 self.map(inode, planned.opened.kind, new).await?;
-                if range.start == 0 {
+                if range.start == 0 && !lives(Mutant::InlineStays) {
                     self.store.remove(Key::new(inode, KeyKind::Inline, 0)).await?;
                 }
                 self.leave(inode, range.clone())?;
@@ -326,7 +333,9 @@ impl State {
     /// Blocks of a file no longer need the journal: they have places.
     fn leave(&mut self, inode: u64, blocks: Range<u64>) -> Result<(), FsError> {
         for run in self.journaled.remove(inode, blocks) {
-            self.store.forget_data(inode, run);
+            if !lives(Mutant::LeftNotTold) {
+                self.store.forget_data(inode, run);
+            }
         }
         self.touch(inode).map(|_| ())
     }
@@ -340,7 +349,9 @@ impl State {
         let durable = first.map_or(size, |block| size.min(block.saturating_mul(BLOCK_BYTES as u64)));
         if durable > live.kept_bytes {
             live.kept_bytes = durable;
-            self.dirty.insert(inode);
+            if !lives(Mutant::LengthNotPut) {
+                self.dirty.insert(inode);
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use uuid::Uuid;
 pub use self::replay::{Replay, ReplayError, Replayed};
 use self::ring::Ring;
 use crate::{
+    mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, StripeNo},
     volume::Volume,
 };
@@ -98,7 +99,9 @@ impl Journal {
             written = written.and(self.volume.write_rows(run.stripe, run.row, &blocks[range]).await);
         }
         written?;
-        self.volume.flush().await?;
+        if !lives(Mutant::RecordNotFlushed) {
+            self.volume.flush().await?;
+        }
         let after = self.ring.block_of(first + rows);
         self.next = JournalPosition { epoch, sequence: sequence.saturating_add(1), block: after };
         self.free_rows -= rows;
@@ -109,7 +112,8 @@ impl Journal {
     /// same, and the tree has its changes.
     #[must_use]
     pub fn next_epoch(&self) -> JournalPosition {
-        JournalPosition { epoch: self.next.epoch.saturating_add(1), ..self.next }
+        let raised = u64::from(!lives(Mutant::EpochStays));
+        JournalPosition { epoch: self.next.epoch.saturating_add(raised), ..self.next }
     }
 
     /// The tree of a durable anchor has all records before this position: their rows may be written again.
@@ -117,7 +121,7 @@ impl Journal {
         self.next.epoch = self.next.epoch.max(position.epoch);
         let [from, to] = [position, self.next].map(|position| self.ring.row_of(position.block));
         let rows = self.ring.rows();
-        let is_all = position.sequence == self.next.sequence;
+        let is_all = position.sequence == self.next.sequence || lives(Mutant::JournalFreedEarly);
         let used = if is_all { 0 } else { (to + rows - from - 1) % rows + 1 };
         self.free_rows = rows - used;
     }

@@ -12,7 +12,10 @@ use stripewise_format::rafs::{
 };
 
 use super::{Store, StoreError, ground::write_row};
-use crate::shape::{BlockNo, StripeNo};
+use crate::{
+    mutants::{Mutant, lives},
+    shape::{BlockNo, StripeNo},
+};
 
 /// Rounds after which it gives up. Items of groups keep their length, so that a few rounds do, but where groups come and go.
 const ROUNDS_MAX: usize = 64;
@@ -88,6 +91,9 @@ impl Store {
         for place in self.tree.given_up() {
             if !self.given_up.contains(place) {
                 self.space.free(block(*place))?;
+                if lives(Mutant::NodesReused) {
+                    self.space.release(block(*place))?;
+                }
                 self.given_up.insert(*place);
             }
         }
@@ -143,7 +149,7 @@ impl Store {
         let taken = std::mem::take(places);
         let Ok(out) = self.tree.write_out(self.generation, |_| Ok::<_, Infallible>(taken));
         let mut written = self.write_begun(&out.blocks).await;
-        if written.is_ok() {
+        if written.is_ok() && !lives(Mutant::AnchorBeforeNodes) {
             written = self.flush().await;
         }
         if let Err(error) = written {
@@ -162,14 +168,14 @@ impl Store {
             journal: position,
             is_clean,
             used_blocks: self.space.counts().taken,
-            next_inode: self.next_inode,
+            next_inode: if lives(Mutant::InodeNumberForgotten) { 2 } else { self.next_inode },
             inodes: self.inodes,
         };
-        let at = 1 - self.anchor.0;
+        let at = if lives(Mutant::AnchorsOverwritten) { 0 } else { 1 - self.anchor.0 };
         let place = self.superblock.anchor_places()[at];
         let bytes = anchor.encode(place, self.superblock.uuid);
         let mut written = write_row(&*self.volume, place, &bytes).await;
-        if written.is_ok() {
+        if written.is_ok() && !lives(Mutant::AnchorNotFlushed) {
             written = self.volume.flush().await;
         }
         if written.is_err() {
@@ -179,7 +185,9 @@ impl Store {
         self.journal.forget_before(position);
         for place in self.tree.settle() {
             self.given_up.remove(&place);
-            self.space.release(block(place))?;
+            if !lives(Mutant::NodesReused) {
+                self.space.release(block(place))?;
+            }
         }
         self.end_running()
     }

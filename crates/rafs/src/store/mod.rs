@@ -34,6 +34,7 @@ pub use self::{
 };
 use crate::{
     journal::{CommitError, Journal},
+    mutants::{Mutant, lives},
     shape::{BlockNo, Geometry, Order, StripeNo},
     space::{Counts, Opened, Space},
     tree::Tree,
@@ -240,7 +241,11 @@ impl Store {
         self.check()?;
         self.space.free(blocks.clone())?;
         self.running.note(Change::Free(run(&blocks)));
-        self.running.freed.push(blocks);
+        if lives(Mutant::FreedAtOnce) {
+            self.space.release(blocks)?;
+        } else {
+            self.running.freed.push(blocks);
+        }
         Ok(())
     }
 
@@ -258,7 +263,9 @@ impl Store {
 
     async fn commit_begun(&mut self, data: &[FileBlocks]) -> Result<(), StoreError> {
         // What the record refers to must not come after it.
-        self.flush().await?;
+        if !lives(Mutant::DataNotFlushed) {
+            self.flush().await?;
+        }
         if self.running.is_empty() && data.is_empty() {
             return Ok(());
         }
@@ -266,7 +273,9 @@ impl Store {
         match self.journal.commit(&transaction).await {
             Ok(()) => self.end_running()?,
             // With blocks of files, the lengths that they make durable would come before them.
-            Err(CommitError::Full | CommitError::TooLarge) if !self.has_data && data.is_empty() => {
+            Err(CommitError::Full | CommitError::TooLarge)
+                if data.is_empty() && (!self.has_data || lives(Mutant::CheckpointLosesData)) =>
+            {
                 return self.checkpoint_begun(false).await;
             }
             Err(error) => return Err(error.into()),

@@ -17,6 +17,7 @@ use thiserror::Error;
 use super::{FileBlocks, Ground, Store, StoreError, running::Running};
 use crate::{
     journal::{self, Journal, ReplayError, Replayed},
+    mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo, Order, StripeNo},
     space::{Layout, Measure, Space},
     tree::{NodeStore, Root, Scan, Tree},
@@ -46,6 +47,9 @@ pub struct Replay {
 impl Replay {
     /// Blocks of a file that came along no longer count.
     fn forget(&mut self, inode: u64, gone: Range<u64>) {
+        if lives(Mutant::ReplayForgetsNothing) {
+            return;
+        }
         let all = std::mem::take(&mut self.data);
         self.data = all.into_iter().flat_map(|one| one.without(inode, &gone)).collect();
     }
@@ -119,7 +123,9 @@ impl Store {
             store.repeat(record, &mut replay).await?;
         }
         // A record that can be read may not be durable yet, if it was written just before. What it frees is used again from here on.
-        store.volume.flush().await.map_err(StoreError::Io)?;
+        if !lives(Mutant::ReplayNotFlushed) {
+            store.volume.flush().await.map_err(StoreError::Io)?;
+        }
         store.journal = Journal::new(store.volume.clone(), journal_id, stripes, repeat.position());
         store.journal.forget_before(from);
         store.has_data = !replay.data.is_empty();

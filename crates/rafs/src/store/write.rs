@@ -6,6 +6,7 @@ use stripewise_device::{Completion, IoBuf, IoError, SharedBuf};
 
 use super::{Store, StoreError};
 use crate::{
+    mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo, Cell, Geometry, StripeNo},
     volume::Volume,
 };
@@ -79,7 +80,8 @@ impl Store {
             let slot = geometry.slot(order, Cell { row, column });
             self.space.is_free(geometry.block(stripe, slot))
         };
-        (0..geometry.data_columns()).all(|column| blocks.contains_key(&column) || is_free(column))
+        lives(Mutant::NeighboursZeroed)
+            || (0..geometry.data_columns()).all(|column| blocks.contains_key(&column) || is_free(column))
     }
 }
 

@@ -1,31 +1,62 @@
 //! A client: it works in a folder of its own, one operation after the other, and looks at what it reads.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
+use futures_util::future::join;
 use parking_lot::Mutex;
 use stripewise_device::{EnvHandle, IoBuf};
 use stripewise_format::rafs::inode::FileType;
-use stripewise_rafs::fs::{Attr, Fs, FsError, NewInode, ROOT, Rename, SetAttr};
+use stripewise_rafs::{
+    fs::{Attr, Fs, FsError, NewInode, ROOT, Rename, SetAttr},
+    journal::CommitError,
+    store::StoreError,
+};
 
-use super::model::Folder;
+use super::{
+    Log,
+    act::Act,
+    model::{Folder, SECTOR, judge},
+};
+use crate::SimMember;
 
 /// Files that a client has at most.
 const FILES_MAX: usize = 8;
 /// Where writes begin at most, and how long they are.
 const BYTES_MAX: u64 = 70_000;
+/// Rests of clients that do not do what was drawn.
+const SHORT_REST: Duration = Duration::from_millis(1);
 
 /// A client.
 pub(super) struct Client {
     env: EnvHandle,
     fs: Fs,
     folder: Arc<Mutex<Folder>>,
+    doings: Doings,
+}
+
+/// What clients share.
+#[derive(Clone)]
+pub(super) struct Doings {
+    pub(super) without: BTreeSet<Act>,
+    pub(super) log: Log,
+    /// What fails to write at a fault, if anything does.
+    pub(super) fails: Option<Arc<SimMember>>,
+    /// Faults since the mount.
+    pub(super) faults: Arc<AtomicU64>,
 }
 
 type Done = Result<(), String>;
 
 impl Client {
-    pub(super) fn new(env: EnvHandle, fs: Fs, folder: Arc<Mutex<Folder>>) -> Self {
-        Self { env, fs, folder }
+    pub(super) fn new(env: EnvHandle, fs: Fs, folder: Arc<Mutex<Folder>>, doings: Doings) -> Self {
+        Self { env, fs, folder, doings }
     }
 
     /// Works until power fails.
@@ -34,7 +65,10 @@ impl Client {
         loop {
             self.act(folder).await?;
             if self.random(8) == 0 {
-                self.env.sleep(Duration::from_millis(self.random(3000))).await;
+                let rest = Duration::from_millis(self.random(3000));
+                self.env
+                    .sleep(if self.doings.without.contains(&Act::Rest) { SHORT_REST } else { rest })
+                    .await;
             }
         }
     }
@@ -56,18 +90,36 @@ impl Client {
     }
 
     async fn act(&self, folder: u64) -> Done {
-        let file = self.some_file();
-        match (self.random(20), file) {
-            (0..2, _) => self.create(folder).await,
-            (2..9, Some(file)) => self.write(folder, file).await,
-            (9, Some(file)) => self.truncate(folder, file).await,
-            (10, Some(file)) => self.unlink(folder, file).await,
-            (11..13, Some(file)) => self.rename(folder, file).await,
-            (13..15, Some(file)) => self.read(folder, file).await,
-            (15..19, Some(file)) => self.fsync(folder, file).await,
-            (19, _) => self.sync().await,
-            _ => self.create(folder).await,
+        let (file, act) = (self.some_file(), Act::drawn(self.random(Act::DRAWN)));
+        if self.doings.without.contains(&act) {
+            self.env.sleep(SHORT_REST).await;
+            return Ok(());
         }
+        let done = match (act, &file) {
+            (Act::Write, Some((name, file))) => self.write(folder, name, *file).await,
+            (Act::Truncate, Some((name, file))) => self.truncate(folder, name, *file).await,
+            (Act::Unlink, Some((name, _))) => self.unlink(folder, name).await,
+            (Act::Rename, Some((name, file))) => self.rename(folder, name, *file).await,
+            (Act::Read, Some((name, file))) => self.read(folder, name, *file).await,
+            (Act::Fsync, Some((name, file))) => self.fsync(folder, name, *file).await,
+            (Act::Sync, _) => self.sync().await,
+            (Act::SyncBeside, Some((name, file))) => self.sync_beside(folder, name, *file).await,
+            (Act::ReadBeside, Some((name, file))) => self.read_beside(folder, name, *file).await,
+            (Act::UseRemoved, Some((name, file))) => self.use_removed(folder, name, *file).await,
+            (Act::Fault, _) => self.fault().await,
+            _ => self.create(folder).await,
+        };
+        self.note(act, file.as_ref(), &done);
+        done
+    }
+
+    fn note(&self, act: Act, file: Option<&(String, u64)>, done: &Done) {
+        self.doings.log.note(|| {
+            let folder = self.folder.lock();
+            let of = file.map(|(name, file)| format!(" {name} ({} bytes)", folder.bytes(*file).len()));
+            let failed = done.as_ref().err().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("{:?} {}: {act}{}{failed}", self.env.now(), folder.name, of.unwrap_or_default())
+        });
     }
 
     /// One of the client's files: its name and its number in the model.
@@ -101,11 +153,29 @@ impl Client {
     fn told<T>(&self, result: Result<T, FsError>, undo: impl FnOnce(&mut Folder)) -> Done {
         match result {
             Ok(_) => Ok(()),
-            Err(FsError::NoSpace) => {
+            Err(error) if error == FsError::NoSpace || self.is_excused(error) => {
                 undo(&mut self.folder.lock());
                 Ok(())
             }
             Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether an error is what comes of a fault of the volume.
+    fn is_excused(&self, error: FsError) -> bool {
+        let is_of_volume = matches!(
+            error,
+            FsError::Io(_) | FsError::Broken | FsError::Store(StoreError::Commit(CommitError::Io(_)))
+        );
+        is_of_volume && self.doings.faults.load(Ordering::Relaxed) > 0
+    }
+
+    /// The result of what makes durable. Returns whether it did.
+    fn is_durable(&self, synced: Result<(), FsError>, what: &str) -> Result<bool, String> {
+        match synced {
+            Ok(()) => Ok(true),
+            Err(error) if self.is_excused(error) => Ok(false),
+            Err(error) => Err(format!("{what}: {error}")),
         }
     }
 
@@ -122,7 +192,7 @@ impl Client {
         result
     }
 
-    async fn write(&self, folder: u64, (name, file): (String, u64)) -> Done {
+    async fn write(&self, folder: u64, name: &str, file: u64) -> Done {
         let offset = if self.random(2) == 0 { 0 } else { self.random(BYTES_MAX) };
         let len = 1 + self.random(if self.random(2) == 0 { 3000 } else { BYTES_MAX }) as usize;
         let fill = self.random(255) as u8;
@@ -136,7 +206,7 @@ impl Client {
             model.become_bytes(file, bytes);
         }
         let data = IoBuf::copy_of(&data).freeze();
-        let written = self.with(folder, &name, async |inode| self.fs.write(inode, offset, data).await).await;
+        let written = self.with(folder, name, async |inode| self.fs.write(inode, offset, data).await).await;
         match written {
             Ok(count) if count < len => {
                 let mut model = self.folder.lock();
@@ -152,7 +222,7 @@ impl Client {
         }
     }
 
-    async fn truncate(&self, folder: u64, (name, file): (String, u64)) -> Done {
+    async fn truncate(&self, folder: u64, name: &str, file: u64) -> Done {
         let size_bytes = self.random(BYTES_MAX);
         {
             let mut model = self.folder.lock();
@@ -161,27 +231,27 @@ impl Client {
             model.become_bytes(file, bytes);
         }
         let set = SetAttr { size_bytes: Some(size_bytes), ..SetAttr::default() };
-        let done = self.with(folder, &name, async |inode| self.fs.set_attr(inode, set).await).await;
+        let done = self.with(folder, name, async |inode| self.fs.set_attr(inode, set).await).await;
         self.told(done, |model| model.bytes_stay(file))
     }
 
-    async fn unlink(&self, folder: u64, (name, _): (String, u64)) -> Done {
+    async fn unlink(&self, folder: u64, name: &str) -> Done {
         {
             let mut model = self.folder.lock();
             let mut names = model.names().cloned().unwrap_or_default();
-            names.remove(&name);
+            names.remove(name);
             model.become_named(names);
         }
         let done = self.fs.unlink(folder, name.as_bytes()).await;
         self.told(done, Folder::names_stay)
     }
 
-    async fn rename(&self, folder: u64, (name, file): (String, u64)) -> Done {
+    async fn rename(&self, folder: u64, name: &str, file: u64) -> Done {
         let to = format!("file {}", self.random(FILES_MAX as u64));
         {
             let mut model = self.folder.lock();
             let mut names = model.names().cloned().unwrap_or_default();
-            names.remove(&name);
+            names.remove(name);
             names.insert(to.clone(), file);
             model.become_named(names);
         }
@@ -190,8 +260,8 @@ impl Client {
         self.told(done, Folder::names_stay)
     }
 
-    async fn read(&self, folder: u64, (name, file): (String, u64)) -> Done {
-        let read = self.with(folder, &name, async |inode| self.fs.read(inode, 0, 1 << 20).await).await;
+    async fn read(&self, folder: u64, name: &str, file: u64) -> Done {
+        let read = self.with(folder, name, async |inode| self.fs.read(inode, 0, 1 << 20).await).await;
         let read = read.map_err(|error| format!("{name}: {error}"))?;
         let folder = self.folder.lock();
         let wanted = folder.bytes(file);
@@ -211,16 +281,61 @@ impl Client {
         ))
     }
 
-    async fn fsync(&self, folder: u64, (name, file): (String, u64)) -> Done {
-        let synced = self.with(folder, &name, async |inode| self.fs.fsync(inode).await).await;
-        synced.map_err(|error| format!("fsync of {name}: {error}"))?;
-        self.folder.lock().synced(Some(file));
+    async fn fsync(&self, folder: u64, name: &str, file: u64) -> Done {
+        let synced = self.with(folder, name, async |inode| self.fs.fsync(inode).await).await;
+        if self.is_durable(synced, &format!("fsync of {name}"))? {
+            self.folder.lock().synced(Some(file));
+        }
         Ok(())
     }
 
     async fn sync(&self) -> Done {
-        self.fs.sync().await.map_err(|error| format!("sync: {error}"))?;
-        self.folder.lock().synced(None);
+        if self.is_durable(self.fs.sync().await, "sync")? {
+            self.folder.lock().synced(None);
+        }
+        Ok(())
+    }
+
+    /// What was there before it began is durable when it ends.
+    async fn sync_beside(&self, folder: u64, name: &str, file: u64) -> Done {
+        let marks = self.folder.lock().marks();
+        let (synced, written) = join(self.fs.sync(), self.write(folder, name, file)).await;
+        written?;
+        if self.is_durable(synced, "sync")? {
+            self.folder.lock().synced_until(&marks);
+        }
+        Ok(())
+    }
+
+    /// Each part of what is read is what it was before the write, or is after it.
+    async fn read_beside(&self, folder: u64, name: &str, file: u64) -> Done {
+        let before = self.folder.lock().bytes(file).to_vec();
+        let read = self.with(folder, name, async |inode| self.fs.read(inode, 0, 1 << 20).await);
+        let (read, written) = join(read, self.write(folder, name, file)).await;
+        written?;
+        let read = read.map_err(|error| format!("{name}: {error}"))?;
+        let after = self.folder.lock().bytes(file).to_vec();
+        judge(&[before, after], &read, SECTOR).map_err(|what| format!("{name}, read beside a write: {what}"))
+    }
+
+    /// A file whose name is gone has its bytes for as long as it is used.
+    async fn use_removed(&self, folder: u64, name: &str, file: u64) -> Done {
+        let found = self.fs.lookup(folder, name.as_bytes()).await;
+        let inode = found.map_err(|error| format!("{name}: {error}"))?.inode;
+        let wanted = self.folder.lock().bytes(file).to_vec();
+        self.unlink(folder, name).await?;
+        self.env.sleep(Duration::from_millis(self.random(2000))).await;
+        let read =
+            self.fs.read(inode, 0, 1 << 20).await.map_err(|error| format!("{name}, removed: {error}"))?;
+        self.fs.forget(inode, 1).await;
+        judge(&[wanted.clone(), wanted], &read, SECTOR).map_err(|what| format!("{name}, removed: {what}"))
+    }
+
+    async fn fault(&self) -> Done {
+        if let Some(member) = &self.doings.fails {
+            self.doings.faults.fetch_add(1, Ordering::Relaxed);
+            member.fail_once();
+        }
         Ok(())
     }
 }

@@ -1,7 +1,9 @@
 //! What a file system of a story lies on.
 
 use std::{
+    fmt,
     ops::Range,
+    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,10 +23,13 @@ use uuid::Uuid;
 use super::STEPS_MAX;
 use crate::{SimMember, World};
 
-/// Data columns, blocks of a chunk, and stripes.
+/// Data columns, and blocks of a chunk.
 const COLUMNS: u32 = 3;
 const ROWS: u32 = 4;
-const STRIPES: u64 = 220;
+/// Stripes. Clients fill the smallest volumes.
+const STRIPES: Range<u64> = 40..220;
+/// Small volumes have up to so many stripes more than the smallest.
+const FEW: u64 = 30;
 const BLOCK: u64 = 4096;
 /// Where data begin on a member.
 const DATA_OFFSET_BYTES: u64 = 1 << 20;
@@ -38,6 +43,30 @@ pub enum Ground {
     Level(Level),
 }
 
+impl Ground {
+    /// Those that stories take in turns.
+    pub const ALL: [Self; 4] =
+        [Self::File, Self::Level(Level::Raid4), Self::Level(Level::Raid5), Self::Level(Level::Raid6)];
+}
+
+impl fmt::Display for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File => f.write_str("file"),
+            Self::Level(level) => write!(f, "{}", level.number()),
+        }
+    }
+}
+
+impl FromStr for Ground {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|ground| ground.to_string() == text);
+        found.ok_or("give file, 4, 5 or 6")
+    }
+}
+
 /// It, through power failures.
 pub(super) struct Volumes {
     ground: Ground,
@@ -47,11 +76,13 @@ pub(super) struct Volumes {
 impl Volumes {
     /// Makes members, an array of them, and a file system on it.
     pub(super) fn make(world: &mut World, ground: Ground) -> Result<Self, String> {
+        let most = if world.random(3) == 0 { STRIPES.start + FEW } else { STRIPES.end };
+        let stripes = STRIPES.start + world.random(most - STRIPES.start);
         let members: Vec<_> = match ground {
-            Ground::File => vec![world.add_member("file", u64::from(COLUMNS * ROWS) * BLOCK * STRIPES)],
+            Ground::File => vec![world.add_member("file", u64::from(COLUMNS * ROWS) * BLOCK * stripes)],
             Ground::Level(level) => {
                 let count = COLUMNS as usize + if level == Level::Raid6 { 2 } else { 1 };
-                let size_bytes = DATA_OFFSET_BYTES + u64::from(ROWS) * BLOCK * STRIPES;
+                let size_bytes = DATA_OFFSET_BYTES + u64::from(ROWS) * BLOCK * stripes;
                 (0..count).map(|number| world.add_member(format!("m{number}"), size_bytes)).collect()
             }
         };
@@ -82,6 +113,11 @@ impl Volumes {
         made?;
         world.crash();
         Ok(volumes)
+    }
+
+    /// The file, if it is one.
+    pub(super) fn file(&self) -> Option<Arc<SimMember>> {
+        self.members.first().filter(|_| self.ground == Ground::File).cloned()
     }
 
     /// How many members there are that may be lost.

@@ -2,25 +2,28 @@
 //! (`docs/failure-model.md`). Nothing here shares code with the file system but its public operations.
 //!
 //! * `ground`: what it lies on, a file or an array of simulated members;
-//! * `client`: what a client does, in a folder of its own;
+//! * `client`: what a client does, in a folder of its own, and `act`: the names of what it does;
 //! * `model`: what its folder may be after power has failed.
 
+mod act;
 mod client;
 mod ground;
 mod model;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::Mutex;
+#[cfg(feature = "mutants")]
+use stripewise_rafs::mutants::{self, Mutant};
 use stripewise_rafs::{
     check::check,
     fs::{Fs, MountOptions},
     volume::Volume,
 };
 
-pub use self::ground::Ground;
+pub use self::{act::Act, ground::Ground};
 use self::{
-    client::Client,
+    client::{Client, Doings},
     ground::{Volumes, Watched},
     model::Folder,
 };
@@ -33,7 +36,7 @@ const LIFE_STEPS: u64 = 1_500;
 const LONG_LIFE_STEPS: u64 = 8_000;
 
 /// What a story is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// All follows from it.
     pub seed: u64,
@@ -41,45 +44,178 @@ pub struct Plan {
     pub ground: Ground,
     /// Lives: each ends with a power failure.
     pub lives: u32,
+    /// Lives at the beginning in which clients do nothing.
+    pub quiet_lives: u32,
+    /// Steps of the last life at most.
+    pub last_steps: u64,
     /// Clients that work at the same time.
     pub clients: u32,
+    /// What clients do not do.
+    pub without: BTreeSet<Act>,
+    /// Whether what clients do is told.
+    pub narrate: bool,
+    /// A deliberate bug that the file system has.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<Mutant>,
 }
+
+impl Plan {
+    /// A story of twelve lives with three clients.
+    #[must_use]
+    pub fn new(seed: u64, ground: Ground) -> Self {
+        Self {
+            seed,
+            ground,
+            lives: 12,
+            quiet_lives: 0,
+            last_steps: u64::MAX,
+            clients: 3,
+            without: BTreeSet::new(),
+            narrate: false,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+
+    /// Plans that are a little shorter, the boldest first. `failed` is the life in which the story ended badly.
+    #[must_use]
+    pub fn shorter(&self, failed: u32) -> Vec<Self> {
+        let mut all = Vec::new();
+        if failed + 1 < self.lives {
+            all.push(Self { lives: failed + 1, ..self.clone() });
+        }
+        for quiet_lives in [self.lives.saturating_sub(1), self.lives / 2, self.quiet_lives + 1] {
+            if quiet_lives > self.quiet_lives && quiet_lives < self.lives {
+                all.push(Self { quiet_lives, ..self.clone() });
+            }
+        }
+        all.extend((1..self.clients).map(|clients| Self { clients, ..self.clone() }));
+        let steps = self.last_steps.min(LONG_LIFE_STEPS);
+        for last_steps in [steps / 2, steps * 7 / 8, steps - steps.min(1)] {
+            if last_steps < self.last_steps {
+                all.push(Self { last_steps, ..self.clone() });
+            }
+        }
+        for act in Act::ALL.into_iter().filter(|act| !self.without.contains(act)) {
+            let without = self.without.iter().copied().chain([act]).collect();
+            all.push(Self { without, ..self.clone() });
+        }
+        all
+    }
+}
+
+/// What has seen that something is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Checker {
+    /// fsck, before a mount.
+    Fsck,
+    /// What is below cannot be assembled, or the file system cannot be mounted.
+    Mount,
+    /// Names or bytes after a power failure are none that were promised.
+    Content,
+    /// A client was told what is not so, or an error.
+    Client,
+    /// Something does not come to an end.
+    End,
+    /// A panic.
+    Panic,
+}
+
+impl Checker {
+    /// Every checker.
+    pub const ALL: [Self; 6] = [Self::Fsck, Self::Mount, Self::Content, Self::Client, Self::End, Self::Panic];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fsck => "fsck",
+            Self::Mount => "mount",
+            Self::Content => "content",
+            Self::Client => "client",
+            Self::End => "end",
+            Self::Panic => "panic",
+        }
+    }
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// In which life it was seen.
+    pub life: u32,
+    /// What has seen it.
+    pub checker: Checker,
+    /// What it is, in words.
+    pub what: String,
+}
+
+/// A violation, before it is known in which life.
+type Found = (Checker, String);
 
 /// How a story ended.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
     /// A hash of all that had happened at each power failure.
     pub crash_points: Vec<u64>,
-    /// What is wrong, if anything is, and in which life it was seen.
-    pub violation: Option<(u32, String)>,
+    /// What is wrong, if anything is.
+    pub violation: Option<Violation>,
+    /// What clients did, and how it ended, if it was to be told.
+    pub narration: Vec<String>,
 }
 
 /// Tells a story.
 #[must_use]
 pub fn tell(plan: &Plan) -> Told {
+    #[cfg(feature = "mutants")]
+    mutants::set(plan.mutant);
     let mut told = Told::default();
-    let mut life = 0;
-    let mut story = || -> Result<(), String> {
-        let mut story = Story::begin(plan)?;
+    let (mut life, log) = (0, Log::new(plan.narrate));
+    let mut story = || -> Result<(), Found> {
+        let mut story = Story::begin(plan, log.clone())?;
         for number in 0..plan.lives {
             life = number;
+            log.note(|| format!("life {number}"));
             // A member may be lost in the last crash but one: nothing gives it back.
             story.may_lose = number + 2 == plan.lives;
-            told.crash_points.push(story.live()?);
+            told.crash_points.push(story.live(plan, number)?);
         }
-        Ok(())
+        story.look_at_all().map(drop)
     };
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut story));
-    let result = caught.unwrap_or_else(|panic| Err(words(&*panic)));
-    told.violation = result.err().map(|what| (life, what));
+    let result = caught.unwrap_or_else(|panic| Err((Checker::Panic, words(&*panic))));
+    #[cfg(feature = "mutants")]
+    mutants::set(None);
+    told.violation = result.err().map(|(checker, what)| Violation { life, checker, what });
+    told.narration = log.take();
     told
+}
+
+/// What clients do, line by line, if that is to be told.
+#[derive(Debug, Clone)]
+struct Log(Option<Arc<Mutex<Vec<String>>>>);
+
+impl Log {
+    fn new(is_wanted: bool) -> Self {
+        Self(is_wanted.then(Arc::default))
+    }
+
+    fn note(&self, line: impl FnOnce() -> String) {
+        if let Some(lines) = &self.0 {
+            lines.lock().push(line());
+        }
+    }
+
+    fn take(&self) -> Vec<String> {
+        self.0.as_ref().map(|lines| std::mem::take(&mut *lines.lock())).unwrap_or_default()
+    }
 }
 
 /// What a panic says.
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    format!("a panic: {}", text.unwrap_or_default())
+    text.unwrap_or_default()
 }
 
 struct Story {
@@ -88,25 +224,55 @@ struct Story {
     folders: Vec<Arc<Mutex<Folder>>>,
     /// A member that the last power failure has taken along.
     lost: Option<usize>,
+    is_just_lost: bool,
     may_lose: bool,
+    log: Log,
 }
 
 impl Story {
-    fn begin(plan: &Plan) -> Result<Self, String> {
+    fn begin(plan: &Plan, log: Log) -> Result<Self, Found> {
         let mut world = World::new(plan.seed);
-        let volumes = Volumes::make(&mut world, plan.ground)?;
+        let volumes = Volumes::make(&mut world, plan.ground).map_err(|what| (Checker::Mount, what))?;
         let folders = (0..plan.clients).map(|number| Arc::new(Mutex::new(Folder::new(number)))).collect();
-        Ok(Self { world, volumes, folders, lost: None, may_lose: false })
+        Ok(Self { world, volumes, folders, lost: None, is_just_lost: false, may_lose: false, log })
     }
 
     /// One life: from a mount to the next power failure. Returns what tells this failure from others.
-    fn live(&mut self) -> Result<u64, String> {
-        let lost = self.lost.take();
-        let volume = Arc::new(Watched::new(self.volumes.open(&self.world, lost)?));
-        let fs = self.mount(volume.clone(), lost.is_some())?;
+    fn live(&mut self, plan: &Plan, number: u32) -> Result<u64, Found> {
+        let (volume, fs) = self.look_at_all()?;
         let failed = Arc::new(Mutex::new(None));
+        if number >= plan.quiet_lives {
+            self.start_clients(plan, &fs, &failed);
+        }
+        let most = if self.world.random(4) == 0 { LONG_LIFE_STEPS } else { LIFE_STEPS };
+        let mut steps = 1 + self.world.random(most);
+        if number + 1 == plan.lives {
+            steps = steps.min(plan.last_steps);
+        }
+        self.world.run_steps(steps);
+        if let Some(error) = failed.lock().take() {
+            return Err((Checker::Client, error));
+        }
+        let point = self.world.trace_hash();
+        self.world.crash();
+        self.volumes.file().iter().for_each(|file| file.calm_down());
+        if self.may_lose && volume.has_whole_rows_only() && self.volumes.members() > 0 {
+            self.lost = Some(self.world.random(self.volumes.members() as u64) as usize);
+            self.is_just_lost = true;
+            self.log.note(|| format!("the power failure has taken member {:?} along", self.lost));
+        }
+        Ok(point)
+    }
+
+    fn start_clients(&self, plan: &Plan, fs: &Fs, failed: &Arc<Mutex<Option<String>>>) {
+        let doings = Doings {
+            without: plan.without.clone(),
+            log: self.log.clone(),
+            fails: self.volumes.file(),
+            faults: Arc::default(),
+        };
         for folder in &self.folders {
-            let client = Client::new(self.world.env(), fs.clone(), folder.clone());
+            let client = Client::new(self.world.env(), fs.clone(), folder.clone(), doings.clone());
             let failed = failed.clone();
             self.world.start(async move {
                 if let Err(error) = client.work().await {
@@ -114,39 +280,33 @@ impl Story {
                 }
             });
         }
-        let most = if self.world.random(4) == 0 { LONG_LIFE_STEPS } else { LIFE_STEPS };
-        self.world.run_steps(1 + self.world.random(most));
-        if let Some(error) = failed.lock().take() {
-            return Err(error);
-        }
-        let point = self.world.trace_hash();
-        self.world.crash();
-        if self.may_lose && volume.has_whole_rows_only() && self.volumes.members() > 0 {
-            self.lost = Some(self.world.random(self.volumes.members() as u64) as usize);
-        }
-        Ok(point)
     }
 
     /// Looks at all that power has left, and mounts it.
-    fn mount(&self, volume: Arc<dyn Volume>, is_member_lost: bool) -> Result<Fs, String> {
-        let looked_at = volume.clone();
-        let report =
-            self.finish(async move { check(&looked_at).await })?.map_err(|error| error.to_string())?;
+    fn look_at_all(&mut self) -> Result<(Arc<Watched>, Fs), Found> {
+        let is_just_lost = std::mem::take(&mut self.is_just_lost);
+        let opened = self.volumes.open(&self.world, self.lost).map_err(|what| (Checker::Mount, what))?;
+        let volume = Arc::new(Watched::new(opened));
+        let looked_at: Arc<dyn Volume> = volume.clone();
+        let report = self.finish(async move { check(&looked_at).await })?;
+        let report = report.map_err(|error| (Checker::Fsck, error.to_string()))?;
         if let Some(problem) = report.problems.first() {
-            return Err(format!("fsck: {problem}"));
+            return Err((Checker::Fsck, problem.to_string()));
         }
         let options = MountOptions { buffer_blocks: 128, cached_nodes: 64, ..MountOptions::default() };
-        let env = self.world.env();
-        let fs = self.finish(async move { Fs::mount(env, volume, options).await })?;
-        let fs = fs.map_err(|error| format!("mounting: {error}"))?;
+        let (env, mounted) = (self.world.env(), volume.clone());
+        let fs = self.finish(async move { Fs::mount(env, mounted, options).await })?;
+        let fs = fs.map_err(|error| (Checker::Mount, error.to_string()))?;
         for folder in &self.folders {
             let (fs, folder) = (fs.clone(), folder.clone());
-            self.finish(async move { client::look(&fs, &folder, is_member_lost).await })??;
+            let looked = self.finish(async move { client::look(&fs, &folder, is_just_lost).await })?;
+            looked.map_err(|what| (Checker::Content, what))?;
         }
-        Ok(fs)
+        Ok((volume, fs))
     }
 
-    fn finish<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Result<T, String> {
-        self.world.run_within(STEPS_MAX, task).ok_or_else(|| "it does not come to an end".to_owned())
+    fn finish<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Result<T, Found> {
+        let ended = self.world.run_within(STEPS_MAX, task);
+        ended.ok_or_else(|| (Checker::End, "it does not come to an end".to_owned()))
     }
 }

@@ -6,10 +6,16 @@ use super::ground::STRIPE_BYTES;
 
 /// Bytes that power failures do not split, in files that lie out of place and in others.
 const BLOCK: usize = 4096;
-const SECTOR: usize = 512;
+pub(super) const SECTOR: usize = 512;
 
 /// Names in a client's folder, and which file each leads to.
 pub(super) type Names = BTreeMap<String, u64>;
+
+/// A moment in the life of a folder: how many versions of its names and files there were.
+pub(super) struct Marks {
+    names: usize,
+    files: BTreeMap<u64, usize>,
+}
 
 /// A client's folder.
 #[derive(Debug)]
@@ -88,6 +94,22 @@ impl Folder {
         }
     }
 
+    /// What names and files are at this moment.
+    pub(super) fn marks(&self) -> Marks {
+        let files = self.files.iter().map(|(file, versions)| (*file, versions.len()));
+        Marks { names: self.names.len(), files: files.collect() }
+    }
+
+    /// What was there at some moment, since which nothing became durable, is durable.
+    pub(super) fn synced_until(&mut self, marks: &Marks) {
+        self.names.drain(..marks.names - 1);
+        for (file, count) in &marks.files {
+            if let Some(versions) = self.files.get_mut(file) {
+                versions.drain(..count.saturating_sub(1));
+            }
+        }
+    }
+
     /// Looks at what was found. From then on it is what it is.
     pub(super) fn look(
         &mut self,
@@ -140,7 +162,7 @@ impl Folder {
 }
 
 /// A file's length lies between those that it had, and each part of it is what it was at some time.
-fn judge(versions: &[Vec<u8>], found: &[u8], unit: usize) -> Result<(), String> {
+pub(super) fn judge(versions: &[Vec<u8>], found: &[u8], unit: usize) -> Result<(), String> {
     let lengths = versions.iter().map(Vec::len);
     let (least, most) = (lengths.clone().min().unwrap_or(0), lengths.max().unwrap_or(0));
     if !(least..=most).contains(&found.len()) {

@@ -11,6 +11,8 @@ use stripewise_sim::{
     story::{Action, Plan},
 };
 
+#[cfg(feature = "mutants")]
+use crate::mutants::Bug;
 use crate::rafs::RafsArgs;
 
 /// Arrays in virtual time, with clients, operators, bad luck and power failures: is everything kept that was
@@ -34,7 +36,7 @@ pub(crate) enum Command {
     Rafs(RafsArgs),
     /// Arrays under load by real threads, one after the other, everything verified.
     Stress(StressArgs),
-    /// Let deliberate bugs of the engine loose, one after the other: each must be found.
+    /// Let deliberate bugs of the engine and of the file system loose, one after the other: each must be found.
     #[cfg(feature = "mutants")]
     Mutants(MutantsArgs),
 }
@@ -237,8 +239,8 @@ pub(crate) struct MutantsArgs {
     #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     /// Only these mutants; all, if left out.
-    #[arg(long, value_delimiter = ',', value_parser = parse_mutant)]
-    pub(crate) only: Vec<Mutant>,
+    #[arg(long, value_delimiter = ',', value_parser = parse_bug)]
+    pub(crate) only: Vec<Bug>,
 }
 
 fn parse_level(text: &str) -> Result<Level, String> {
@@ -270,8 +272,23 @@ fn parse_threads(text: &str) -> Result<usize, String> {
 
 #[cfg(feature = "mutants")]
 fn parse_mutant(text: &str) -> Result<Mutant, String> {
-    let all = || Mutant::ALL.into_iter().chain(Mutant::CACHE);
-    let names = || all().map(|mutant| format!("{mutant:?}")).collect::<Vec<_>>();
-    let found = all().find(|mutant| format!("{mutant:?}") == text);
-    found.ok_or_else(|| format!("no mutant {text}; there are {}", names().join(", ")))
+    named(&Mutant::ALL.into_iter().chain(Mutant::CACHE).collect::<Vec<_>>(), text)
+}
+
+#[cfg(feature = "mutants")]
+pub(crate) fn parse_rafs_mutant(text: &str) -> Result<stripewise_rafs::mutants::Mutant, String> {
+    named(stripewise_rafs::mutants::Mutant::ALL, text)
+}
+
+#[cfg(feature = "mutants")]
+fn parse_bug(text: &str) -> Result<Bug, String> {
+    named(&Bug::all(), text)
+}
+
+/// The one of these mutants that has this name.
+#[cfg(feature = "mutants")]
+fn named<M: Copy + std::fmt::Debug>(all: &[M], text: &str) -> Result<M, String> {
+    let found = all.iter().find(|mutant| format!("{mutant:?}") == text);
+    let names = || all.iter().map(|mutant| format!("{mutant:?}")).collect::<Vec<_>>().join(", ");
+    found.copied().ok_or_else(|| format!("no mutant {text}; there are {}", names()))
 }

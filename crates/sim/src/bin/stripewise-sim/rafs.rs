@@ -11,8 +11,7 @@ use std::{
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use stripewise_engine::geometry::Level;
-use stripewise_sim::rafs::{Ground, Plan, Told, tell};
+use stripewise_sim::rafs::{Act, Ground, Plan, Violation, tell};
 
 use crate::args::threads_or_all;
 
@@ -33,33 +32,47 @@ pub(crate) struct RafsArgs {
     crash_points: Option<u64>,
     /// What it lies on: `file`, or an array of level 4, 5 or 6; each in turn, if left out
     #[arg(long)]
-    on: Option<String>,
+    on: Option<Ground>,
     /// Lives of each story
     #[arg(long, default_value_t = 12)]
     lives: u32,
     /// Clients
     #[arg(long, default_value_t = 3)]
     clients: u32,
+    /// Lives at the beginning in which clients do nothing
+    #[arg(long, default_value_t = 0)]
+    quiet: u32,
+    /// Steps of the last life at most
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    last_steps: u64,
+    /// What clients do not do, such as `truncate,rename`
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<Act>,
+    /// Tell what clients do
+    #[arg(long)]
+    narrate: bool,
+    /// A deliberate bug that the file system is to have, as `mutants` names it
+    #[cfg(feature = "mutants")]
+    #[arg(long, value_parser = crate::args::parse_rafs_mutant)]
+    mutant: Option<stripewise_rafs::mutants::Mutant>,
     /// Threads; as many as there are cores, if left out
     #[arg(long)]
     threads: Option<usize>,
 }
 
 impl RafsArgs {
-    /// What a seed's file system lies on; none for a word that is none.
-    fn ground(&self, seed: u64) -> Option<Ground> {
-        let turns = ["file", "4", "5", "6"];
-        match self.on.as_deref().unwrap_or(turns[(seed % 4) as usize]) {
-            "file" => Some(Ground::File),
-            "4" => Some(Ground::Level(Level::Raid4)),
-            "5" => Some(Ground::Level(Level::Raid5)),
-            "6" => Some(Ground::Level(Level::Raid6)),
-            _ => None,
+    fn plan(&self, seed: u64) -> Plan {
+        Plan {
+            lives: self.lives,
+            quiet_lives: self.quiet,
+            last_steps: self.last_steps,
+            clients: self.clients,
+            without: self.without.iter().copied().collect(),
+            narrate: self.narrate,
+            #[cfg(feature = "mutants")]
+            mutant: self.mutant,
+            ..Plan::new(seed, self.on.unwrap_or(ground(seed)))
         }
-    }
-
-    fn plan(&self, seed: u64) -> Option<Plan> {
-        Some(Plan { seed, ground: self.ground(seed)?, lives: self.lives, clients: self.clients })
     }
 
     /// Stories at most.
@@ -69,6 +82,11 @@ impl RafsArgs {
     }
 }
 
+/// What a seed's file system lies on.
+pub(crate) fn ground(seed: u64) -> Ground {
+    Ground::ALL[(seed % Ground::ALL.len() as u64) as usize]
+}
+
 /// What the threads share.
 #[derive(Default)]
 struct Progress {
@@ -76,15 +94,11 @@ struct Progress {
     stories: AtomicU64,
     stop: AtomicBool,
     points: Mutex<HashSet<u64>>,
-    failed: Mutex<Option<(u64, Told)>>,
+    failed: Mutex<Option<(Plan, Violation)>>,
 }
 
 /// Tells stories until one ends badly, or enough were told. True if none ended badly.
 pub(crate) fn rafs(args: &RafsArgs) -> bool {
-    if args.ground(0).is_none() {
-        println!("--on takes file, 4, 5 or 6");
-        return false;
-    }
     let (progress, started) = (Progress::default(), Instant::now());
     let threads = threads_or_all(args.threads);
     std::thread::scope(|scope| {
@@ -99,10 +113,12 @@ fn tell_stories(args: &RafsArgs, progress: &Progress, started: Instant) {
     while !progress.stop.load(Ordering::Relaxed) {
         let number = progress.next.fetch_add(1, Ordering::Relaxed);
         let is_over = args.seconds.is_some_and(|most| started.elapsed().as_secs() >= most);
-        let Some(plan) = args.plan(args.seed + number).filter(|_| number < args.most() && !is_over) else {
+        if number >= args.most() || is_over {
             return;
-        };
+        }
+        let plan = args.plan(args.seed + number);
         let told = tell(&plan);
+        told.narration.iter().for_each(|line| println!("{line}"));
         progress.stories.fetch_add(1, Ordering::Relaxed);
         let points = {
             let mut points = progress.points.lock().expect("nobody panics with it");
@@ -112,8 +128,8 @@ fn tell_stories(args: &RafsArgs, progress: &Progress, started: Instant) {
         if args.crash_points.is_some_and(|enough| points >= enough) || told.violation.is_some() {
             progress.stop.store(true, Ordering::Relaxed);
         }
-        if told.violation.is_some() {
-            progress.failed.lock().expect("nobody panics with it").get_or_insert((plan.seed, told));
+        if let Some(violation) = told.violation {
+            progress.failed.lock().expect("nobody panics with it").get_or_insert((plan, violation));
         }
     }
 }
@@ -143,11 +159,12 @@ fn report(args: &RafsArgs, progress: &Progress, started: Instant) -> bool {
         points as f64 / seconds.max(1e-9)
     );
     let failed = progress.failed.lock().expect("nobody panics with it").take();
-    if let Some((seed, Told { violation: Some((life, what)), .. })) = failed {
-        let on = args.on.as_deref().map(|on| format!(" --on {on}")).unwrap_or_default();
-        let RafsArgs { lives, clients, .. } = args;
-        println!("seed {seed} ends badly, in life {life}: {what}");
-        println!("stripewise-sim rafs --seed {seed} --stories 1 --lives {lives} --clients {clients}{on}");
+    if let Some((plan, violation)) = failed {
+        let Violation { life, checker, what } = &violation;
+        println!("seed {} ends badly, in life {life}: {}: {what}", plan.seed, checker.name());
+        println!("{}", command(&plan));
+        let shorter = shrink(&plan, &violation);
+        println!("shorter:\n{} --narrate", command(&shorter));
         return false;
     }
     println!("no violation");
@@ -156,4 +173,47 @@ fn report(args: &RafsArgs, progress: &Progress, started: Instant) -> bool {
         println!("but not as many distinct power failures as wanted: give more --stories or --seconds");
     }
     is_enough
+}
+
+/// The command that tells a plan's story.
+fn command(plan: &Plan) -> String {
+    let Plan { seed, lives, quiet_lives, clients, ground, .. } = plan;
+    let mut words = format!(
+        "stripewise-sim rafs --seed {seed} --stories 1 --on {ground} --lives {lives} --quiet {quiet_lives} --clients \
+         {clients}"
+    );
+    if plan.last_steps != u64::MAX {
+        words += &format!(" --last-steps {}", plan.last_steps);
+    }
+    if !plan.without.is_empty() {
+        let names: Vec<String> = plan.without.iter().map(ToString::to_string).collect();
+        words += &format!(" --without {}", names.join(","));
+    }
+    #[cfg(feature = "mutants")]
+    if let Some(mutant) = plan.mutant {
+        words += &format!(" --mutant {mutant:?}");
+    }
+    words
+}
+
+/// Tries of a shorter story at most, and the longest time for it.
+const TRIES_MAX: usize = 300;
+const SHRINKING_MAX: Duration = Duration::from_secs(60);
+
+/// A shorter story that ends as badly.
+fn shrink(plan: &Plan, violation: &Violation) -> Plan {
+    let started = Instant::now();
+    let (mut tries, mut best, mut life) = (0, Plan { narrate: false, ..plan.clone() }, violation.life);
+    let mut ends_as_badly = |plan: &Plan| {
+        tries += 1;
+        let may_try = tries <= TRIES_MAX && started.elapsed() < SHRINKING_MAX;
+        let found = tell(plan).violation.filter(|_| may_try);
+        found.filter(|found| found.checker == violation.checker).map(|found| found.life)
+    };
+    while let Some((shorter, failed)) =
+        best.shorter(life).into_iter().find_map(|plan| ends_as_badly(&plan).map(|life| (plan, life)))
+    {
+        (best, life) = (shorter, failed);
+    }
+    best
 }

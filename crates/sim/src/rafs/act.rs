@@ -1,0 +1,104 @@
+//! What clients do, by name.
+
+use std::{fmt, str::FromStr};
+
+/// Something that a client does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Act {
+    /// It makes a file.
+    Create,
+    /// It writes to one.
+    Write,
+    /// It gives a file another length.
+    Truncate,
+    /// It removes a name.
+    Unlink,
+    /// It renames a file, perhaps over another one.
+    Rename,
+    /// It reads a file.
+    Read,
+    /// It makes a file durable.
+    Fsync,
+    /// It makes everything durable.
+    Sync,
+    /// It makes all or one file durable, and writes meanwhile.
+    SyncBeside,
+    /// It reads a file, and writes to it meanwhile.
+    ReadBeside,
+    /// It uses a file that it has removed.
+    UseRemoved,
+    /// The volume fails to write once.
+    Fault,
+    /// It rests.
+    Rest,
+}
+
+impl Act {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Create,
+        Self::Write,
+        Self::Truncate,
+        Self::Unlink,
+        Self::Rename,
+        Self::Read,
+        Self::Fsync,
+        Self::Sync,
+        Self::SyncBeside,
+        Self::ReadBeside,
+        Self::UseRemoved,
+        Self::Fault,
+        Self::Rest,
+    ];
+
+    /// Numbers below this stand for acts.
+    pub(super) const DRAWN: u64 = 25;
+
+    /// The one that a number stands for.
+    pub(super) fn drawn(number: u64) -> Self {
+        match number {
+            2..9 => Self::Write,
+            9 => Self::Truncate,
+            10 => Self::Unlink,
+            11..13 => Self::Rename,
+            13..15 => Self::Read,
+            15..19 => Self::Fsync,
+            19 => Self::Sync,
+            20 => Self::SyncBeside,
+            21 => Self::ReadBeside,
+            22..24 => Self::UseRemoved,
+            24 => Self::Fault,
+            _ => Self::Create,
+        }
+    }
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Create => "create",
+            Self::Write => "write",
+            Self::Truncate => "truncate",
+            Self::Unlink => "unlink",
+            Self::Rename => "rename",
+            Self::Read => "read",
+            Self::Fsync => "fsync",
+            Self::Sync => "sync",
+            Self::SyncBeside => "sync-beside",
+            Self::ReadBeside => "read-beside",
+            Self::UseRemoved => "use-removed",
+            Self::Fault => "fault",
+            Self::Rest => "rest",
+        })
+    }
+}
+
+impl FromStr for Act {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || Self::ALL.map(|act| act.to_string()).join(", ");
+        let found = Self::ALL.into_iter().find(|act| act.to_string() == text);
+        found.ok_or_else(|| format!("clients do not {text}; they do {}", names()))
+    }
+}
