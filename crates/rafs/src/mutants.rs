@@ -31,8 +31,6 @@ mutants! {
     AnchorBeforeNodes,
     /// An anchor is not flushed.
     AnchorNotFlushed,
-    /// Both anchors go to the same place.
-    AnchorsOverwritten,
     /// An anchor does not tell the next inode's number.
     InodeNumberForgotten,
     /// Blocks of files are free before the record that frees them is durable.
@@ -51,8 +49,8 @@ mutants! {
     LeftNotTold,
     /// The same of blocks that a file has lost.
     LostNotTold,
-    /// A commit makes a checkpoint of itself, whatever the journal alone has.
-    CheckpointLosesData,
+    /// A checkpoint is made before all that only the journal has is written out.
+    JournaledNotWrittenOut,
     /// The tree tells lengths of files past what a crash would lose.
     LengthTooEarly,
     /// The length in the tree does not follow what is written out.

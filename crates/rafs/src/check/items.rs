@@ -159,6 +159,9 @@ impl Items {
         if is_folder {
             count("names", is_named, found.folders.len() as u64);
         }
+        if inode.links == 0 && !is_orphan {
+            problems.push(Problem::Unreached { inode: number });
+        }
         report.file_blocks += blocks;
         self.problems.append(&mut problems);
         self.judge_bytes(number, inode, owned);
@@ -191,6 +194,9 @@ impl Items {
         }
         if !is_file && (!found.extents.is_empty() || found.has_data) {
             self.problems.push(wrong("blocks"));
+        }
+        if found.inline_bytes.is_some() && found.extents.first().is_some_and(|(first, _)| *first == 0) {
+            self.problems.push(Problem::TwoPlaces { inode: number, block: 0 });
         }
         if found.inline_bytes.is_some_and(|bytes| bytes > INLINE_MAX || !is_file && !is_link) {
             self.problems.push(wrong("bytes in the tree"));

@@ -171,7 +171,7 @@ impl Store {
             next_inode: if lives(Mutant::InodeNumberForgotten) { 2 } else { self.next_inode },
             inodes: self.inodes,
         };
-        let at = if lives(Mutant::AnchorsOverwritten) { 0 } else { 1 - self.anchor.0 };
+        let at = 1 - self.anchor.0;
         let place = self.superblock.anchor_places()[at];
         let bytes = anchor.encode(place, self.superblock.uuid);
         let mut written = write_row(&*self.volume, place, &bytes).await;

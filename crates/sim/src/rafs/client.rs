@@ -2,10 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,8 +20,8 @@ use super::{
     Log,
     act::Act,
     model::{Folder, SECTOR, judge},
+    watched::{Fault, Watched},
 };
-use crate::SimMember;
 
 /// Files that a client has at most.
 const FILES_MAX: usize = 8;
@@ -46,10 +43,7 @@ pub(super) struct Client {
 pub(super) struct Doings {
     pub(super) without: BTreeSet<Act>,
     pub(super) log: Log,
-    /// What fails to write at a fault, if anything does.
-    pub(super) fails: Option<Arc<SimMember>>,
-    /// Faults since the mount.
-    pub(super) faults: Arc<AtomicU64>,
+    pub(super) volume: Arc<Watched>,
 }
 
 type Done = Result<(), String>;
@@ -61,7 +55,7 @@ impl Client {
 
     /// Works until power fails.
     pub(super) async fn work(&self) -> Done {
-        let folder = self.own_folder().await?;
+        let Some(folder) = self.own_folder().await? else { return Ok(()) };
         loop {
             self.act(folder).await?;
             if self.random(8) == 0 {
@@ -77,16 +71,17 @@ impl Client {
         self.env.random_u64() % below
     }
 
-    /// The client's folder, made if it is not there.
-    async fn own_folder(&self) -> Result<u64, String> {
+    /// The client's folder, made if it is not there; none if there is no space for it.
+    async fn own_folder(&self) -> Result<Option<u64>, String> {
         let name = self.folder.lock().name.clone();
-        if self.folder.lock().names().is_none() {
-            self.folder.lock().become_named(BTreeMap::new());
-            let made = self.fs.create(ROOT, name.as_bytes(), new(FileType::Folder)).await;
-            return made.map(|attr| attr.inode).map_err(|error| format!("a folder: {error}"));
+        if self.folder.lock().names().is_some() {
+            let found = self.fs.lookup(ROOT, name.as_bytes()).await;
+            return found.map(|attr| Some(attr.inode)).map_err(|error| format!("{name}: {error}"));
         }
-        let found = self.fs.lookup(ROOT, name.as_bytes()).await;
-        found.map(|attr| attr.inode).map_err(|error| format!("{name}: {error}"))
+        self.folder.lock().become_named(BTreeMap::new());
+        let made = self.fs.create(ROOT, name.as_bytes(), new(FileType::Folder)).await;
+        self.told(made, Folder::names_stay)?;
+        Ok(made.ok().map(|attr| attr.inode))
     }
 
     async fn act(&self, folder: u64) -> Done {
@@ -167,7 +162,7 @@ impl Client {
             error,
             FsError::Io(_) | FsError::Broken | FsError::Store(StoreError::Commit(CommitError::Io(_)))
         );
-        is_of_volume && self.doings.faults.load(Ordering::Relaxed) > 0
+        is_of_volume && self.doings.volume.has_failed()
     }
 
     /// The result of what makes durable. Returns whether it did.
@@ -332,10 +327,7 @@ impl Client {
     }
 
     async fn fault(&self) -> Done {
-        if let Some(member) = &self.doings.fails {
-            self.doings.faults.fetch_add(1, Ordering::Relaxed);
-            member.fail_once();
-        }
+        self.doings.volume.fail(Fault::ALL[self.random(4) as usize]);
         Ok(())
     }
 }

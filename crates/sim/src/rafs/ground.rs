@@ -1,20 +1,12 @@
 //! What a file system of a story lies on.
 
-use std::{
-    fmt,
-    ops::Range,
-    str::FromStr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{fmt, ops::Range, str::FromStr, sync::Arc};
 
-use stripewise_device::{Completion, Device, IoBuf, IoError, IoFuture, ReadBufs, ReadDone, SharedBuf};
+use stripewise_device::Device;
 use stripewise_engine::{Array, AssembleOptions, CreateOptions, assemble, geometry::Level};
 use stripewise_rafs::{
     fs::Fs,
-    shape::{Cell, Geometry, Order, StripeNo},
+    shape::Order,
     store::MakeOptions,
     volume::{ArrayVolume, DeviceVolume, Volume},
 };
@@ -27,7 +19,7 @@ use crate::{SimMember, World};
 const COLUMNS: u32 = 3;
 const ROWS: u32 = 4;
 /// Stripes. Clients fill the smallest volumes.
-const STRIPES: Range<u64> = 40..220;
+const STRIPES: Range<u64> = 24..220;
 /// Small volumes have up to so many stripes more than the smallest.
 const FEW: u64 = 30;
 const BLOCK: u64 = 4096;
@@ -115,11 +107,6 @@ impl Volumes {
         Ok(volumes)
     }
 
-    /// The file, if it is one.
-    pub(super) fn file(&self) -> Option<Arc<SimMember>> {
-        self.members.first().filter(|_| self.ground == Ground::File).cloned()
-    }
-
     /// How many members there are that may be lost.
     pub(super) fn members(&self) -> usize {
         if self.ground == Ground::File { 0 } else { self.members.len() }
@@ -150,58 +137,6 @@ fn on_file(devices: Vec<Arc<dyn Device>>) -> Result<Arc<dyn Volume>, String> {
     let device = devices.into_iter().next().ok_or("no file")?;
     let volume = DeviceVolume::new(device, COLUMNS, ROWS).map_err(|error| error.to_string())?;
     Ok(Arc::new(volume))
-}
-
-/// A volume that tells whether blocks were written beside others: such a write may hurt these if a member is lost in a crash.
-pub(super) struct Watched {
-    volume: Arc<dyn Volume>,
-    singles: AtomicU64,
-}
-
-impl Watched {
-    pub(super) fn new(volume: Arc<dyn Volume>) -> Self {
-        Self { volume, singles: AtomicU64::new(0) }
-    }
-
-    /// Whether all writes were of whole rows.
-    pub(super) fn has_whole_rows_only(&self) -> bool {
-        self.singles.load(Ordering::Relaxed) == 0
-    }
-}
-
-impl Volume for Watched {
-    fn geometry(&self) -> Geometry {
-        self.volume.geometry()
-    }
-
-    fn may_overwrite(&self) -> bool {
-        self.volume.may_overwrite()
-    }
-
-    fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
-        self.volume.read(offset_bytes, into)
-    }
-
-    fn read_rows(&self, stripe: StripeNo, rows: Range<u32>) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
-        self.volume.read_rows(stripe, rows)
-    }
-
-    fn write_rows(&self, stripe: StripeNo, first: u32, blocks: &[SharedBuf]) -> Completion {
-        self.volume.write_rows(stripe, first, blocks)
-    }
-
-    fn write_blocks(&self, stripe: StripeNo, blocks: &[(Cell, SharedBuf)]) -> Completion {
-        self.singles.fetch_add(blocks.len() as u64, Ordering::Relaxed);
-        self.volume.write_blocks(stripe, blocks)
-    }
-
-    fn flush(&self) -> Completion {
-        self.volume.flush()
-    }
-
-    fn discard(&self, stripes: Range<StripeNo>) -> Completion {
-        self.volume.discard(stripes)
-    }
 }
 
 /// Bytes of a stripe: files of this length are overwritten where they lie.

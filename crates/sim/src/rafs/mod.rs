@@ -1,7 +1,7 @@
 //! Stories of the file system: clients work on it, power fails at any step, and what the next mount finds must be what was promised
 //! (`docs/failure-model.md`). Nothing here shares code with the file system but its public operations.
 //!
-//! * `ground`: what it lies on, a file or an array of simulated members;
+//! * `ground`: what it lies on, a file or an array of simulated members; `watched`: its volume, which has faults;
 //! * `client`: what a client does, in a folder of its own, and `act`: the names of what it does;
 //! * `model`: what its folder may be after power has failed.
 
@@ -9,6 +9,7 @@ mod act;
 mod client;
 mod ground;
 mod model;
+mod watched;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -24,8 +25,9 @@ use stripewise_rafs::{
 pub use self::{act::Act, ground::Ground};
 use self::{
     client::{Client, Doings},
-    ground::{Volumes, Watched},
+    ground::Volumes,
     model::Folder,
+    watched::Watched,
 };
 use crate::World;
 
@@ -242,7 +244,7 @@ impl Story {
         let (volume, fs) = self.look_at_all()?;
         let failed = Arc::new(Mutex::new(None));
         if number >= plan.quiet_lives {
-            self.start_clients(plan, &fs, &failed);
+            self.start_clients(plan, &volume, &fs, &failed);
         }
         let most = if self.world.random(4) == 0 { LONG_LIFE_STEPS } else { LIFE_STEPS };
         let mut steps = 1 + self.world.random(most);
@@ -255,7 +257,6 @@ impl Story {
         }
         let point = self.world.trace_hash();
         self.world.crash();
-        self.volumes.file().iter().for_each(|file| file.calm_down());
         if self.may_lose && volume.has_whole_rows_only() && self.volumes.members() > 0 {
             self.lost = Some(self.world.random(self.volumes.members() as u64) as usize);
             self.is_just_lost = true;
@@ -264,13 +265,14 @@ impl Story {
         Ok(point)
     }
 
-    fn start_clients(&self, plan: &Plan, fs: &Fs, failed: &Arc<Mutex<Option<String>>>) {
-        let doings = Doings {
-            without: plan.without.clone(),
-            log: self.log.clone(),
-            fails: self.volumes.file(),
-            faults: Arc::default(),
-        };
+    fn start_clients(
+        &self,
+        plan: &Plan,
+        volume: &Arc<Watched>,
+        fs: &Fs,
+        failed: &Arc<Mutex<Option<String>>>,
+    ) {
+        let doings = Doings { without: plan.without.clone(), log: self.log.clone(), volume: volume.clone() };
         for folder in &self.folders {
             let client = Client::new(self.world.env(), fs.clone(), folder.clone(), doings.clone());
             let failed = failed.clone();
@@ -286,7 +288,7 @@ impl Story {
     fn look_at_all(&mut self) -> Result<(Arc<Watched>, Fs), Found> {
         let is_just_lost = std::mem::take(&mut self.is_just_lost);
         let opened = self.volumes.open(&self.world, self.lost).map_err(|what| (Checker::Mount, what))?;
-        let volume = Arc::new(Watched::new(opened));
+        let volume = Arc::new(Watched::new(self.world.env(), opened));
         let looked_at: Arc<dyn Volume> = volume.clone();
         let report = self.finish(async move { check(&looked_at).await })?;
         let report = report.map_err(|error| (Checker::Fsck, error.to_string()))?;
