@@ -8,6 +8,7 @@
 //! * [`journal`]: commits, and their replay;
 //! * [`store`]: tree, space and journal as one, through power failures;
 //! * [`buffer`]: what is not written out yet, and what goes next. Pure;
+//! * `healing`: blocks that redundancy has still;
 //! * [`fs`]: the file system itself: operations on inodes;
 //! * [`check`](mod@check): fsck;
 //! * [`mutants`]: deliberate bugs, for tests.
@@ -15,6 +16,7 @@
 pub mod buffer;
 pub mod check;
 pub mod fs;
+mod healing;
 pub mod journal;
 pub mod mutants;
 pub mod shape;

@@ -216,6 +216,17 @@ impl World {
         self.executor.drop_all();
     }
 
+    /// The program is killed: every task ends where it is; members keep what they have in their caches, and chance decides
+    /// about writes under way. Of models of disks there may be none.
+    ///
+    /// # Panics
+    /// If there is one.
+    pub fn kill(&self) {
+        assert!(self.disks.is_empty(), "models of disks do not outlive programs");
+        self.members.iter().for_each(|member| member.lose_program());
+        self.executor.drop_all();
+    }
+
     /// How many steps of the scheduler a run may take before it counts as endless. Half a billion unless
     /// changed: an I/O takes a few.
     pub fn set_steps_max(&self, steps_max: u64) {

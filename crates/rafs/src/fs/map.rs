@@ -5,9 +5,12 @@
 
 use std::ops::Range;
 
-use stripewise_format::rafs::{
-    key::{Key, KeyKind},
-    space::{CHECKED_BLOCKS_MAX, Extent, GroupKind},
+use stripewise_format::{
+    crc::crc32c,
+    rafs::{
+        key::{Key, KeyKind},
+        space::{CHECKED_BLOCKS_MAX, Extent, GroupKind},
+    },
 };
 
 use super::{FsError, state::State, write::FILE_BLOCKS_MAX};
@@ -36,6 +39,17 @@ impl Mapped {
     fn places(&self, blocks: &Range<u64>) -> Range<BlockNo> {
         let place = |block: u64| BlockNo(self.extent.place + block - self.first);
         place(blocks.start)..place(blocks.end)
+    }
+
+    /// Where one of its blocks lies.
+    pub(super) fn place(&self, block: u64) -> BlockNo {
+        self.places(&(block..block + 1)).start
+    }
+
+    /// Whether these bytes may be one of its blocks: their CRC is that of the block, if it has one.
+    pub(super) fn has(&self, block: u64, bytes: &[u8]) -> bool {
+        let crcs = self.extent.crcs.as_ref();
+        crcs.is_none_or(|crcs| crcs[(block - self.first) as usize] == crc32c(bytes))
     }
 
     /// The part of it that has these blocks; none if it has none of them.

@@ -33,7 +33,10 @@ mod sync;
 mod write;
 mod write_out;
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
@@ -49,20 +52,33 @@ pub use self::{
     write::FILE_BYTES_MAX,
 };
 use self::{background::Kick, state::State, sync::Ticket};
-use crate::volume::Volume;
+use crate::{healing::Healing, volume::Volume};
 
 /// The number of the folder in which all others are.
 pub const ROOT: u64 = 1;
 
-/// A file system that is mounted. Clones are the same one.
+/// A file system that is mounted. Clones are the same one. If all of them are dropped without an [unmount](Fs::unmount), nothing more is
+/// written: what was not synced is lost, as in a crash.
 #[derive(Clone)]
 pub struct Fs {
     shared: Arc<Shared>,
+    _used: Arc<Used>,
+}
+
+/// Ends the background when the last clone is dropped.
+struct Used(Arc<Shared>);
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        self.0.is_ending.store(true, Ordering::Release);
+        self.0.kick.want();
+    }
 }
 
 struct Shared {
     env: EnvHandle,
     volume: Arc<dyn Volume>,
+    healing: Arc<Healing>,
     options: MountOptions,
     state: AsyncMutex<State>,
     /// One write-out at a time. Taken before the state.

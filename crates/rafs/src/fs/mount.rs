@@ -16,7 +16,7 @@ use stripewise_format::rafs::{
 use thiserror::Error;
 
 use super::{
-    Fs, FsError, NewInode, ROOT, Shared,
+    Fs, FsError, NewInode, ROOT, Shared, Used,
     background::{self, Kick},
     entries::inode_of,
     state::{Now, State},
@@ -129,7 +129,10 @@ impl Fs {
             return Err(MountError::Buffer { blocks: options.buffer_blocks, stripe_blocks, wanted });
         }
         let ground = Ground::read(&*volume).await?;
-        let (store, replay) = Store::open(volume.clone(), ground, options.cached_nodes).await?;
+        let (store, replay) = match options.is_read_only {
+            true => Store::open_read_only(volume.clone(), ground, options.cached_nodes).await?,
+            false => Store::open(volume.clone(), ground, options.cached_nodes).await?,
+        };
         let settings =
             Settings { blocks: options.buffer_blocks, free_percent: options.free_percent, age: options.age };
         let buffer = Buffer::new(settings, stripe_blocks);
@@ -138,9 +141,11 @@ impl Fs {
             state.take_up(blocks, env.now()).await?;
         }
         state.take_up_orphans().await?;
+        let healing = state.store.healing().clone();
         let shared = Arc::new(Shared {
             env: env.clone(),
             volume,
+            healing,
             options,
             state: AsyncMutex::new(state),
             turn: AsyncMutex::new(()),
@@ -151,7 +156,7 @@ impl Fs {
         });
         shared.kick.want();
         env.spawn(Box::pin(background::run(shared.clone())));
-        Ok(Self { shared })
+        Ok(Self { _used: Arc::new(Used(shared.clone())), shared })
     }
 
     /// Writes all out, and ends. Nobody uses the file system any more.

@@ -285,7 +285,8 @@ impl Fs {
 
     /// What was done since it was mounted.
     pub async fn counters(&self) -> Counters {
-        self.shared.state.lock().await.counters
+        let healed_blocks = self.shared.healing.healed();
+        Counters { healed_blocks, ..self.shared.state.lock().await.counters }
     }
 
     /// Runs a change as a task. If there is no space, it makes some, and tries once more.

@@ -7,17 +7,15 @@ use std::{ops::Range, sync::Arc};
 
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError, IoFuture, SharedBuf};
-use stripewise_format::{
-    crc::crc32c,
-    rafs::{
-        inode::FileType,
-        key::{Key, KeyKind},
-    },
+use stripewise_format::rafs::{
+    inode::FileType,
+    key::{Key, KeyKind},
 };
 
 use super::{Fs, FsError, map::Mapped, state::State};
 use crate::{
     buffer::Part,
+    healing::Healing,
     mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo, Geometry, Order, StripeNo},
     volume::Volume,
@@ -32,7 +30,6 @@ pub(super) struct Plan {
     version: u64,
     /// A small file's bytes, which are its first block.
     inline: Option<Arc<[u8]>>,
-    order: Order,
     places: Vec<Mapped>,
     /// These are newer.
     buffered: Vec<Part>,
@@ -46,7 +43,7 @@ impl Fs {
     pub async fn read(&self, inode: u64, offset_bytes: u64, len: usize) -> Result<IoBuf, FsError> {
         for _ in 0..TRIES {
             let plan = self.shared.state.lock().await.plan_read(inode, offset_bytes, len).await?;
-            let read = plan.carry_out(&*self.shared.volume, inode).await;
+            let read = plan.carry_out(&self.shared.healing, inode).await;
             let is_same = match self.shared.state.lock().await.live.get(&inode) {
                 Some(live) => live.version == plan.version,
                 None => plan.places.is_empty(),
@@ -57,7 +54,7 @@ impl Fs {
         }
         let mut state = self.shared.state.lock().await;
         let plan = state.plan_read(inode, offset_bytes, len).await?;
-        plan.carry_out(&*self.shared.volume, inode).await
+        plan.carry_out(&self.shared.healing, inode).await
     }
 }
 
@@ -93,7 +90,7 @@ impl State {
             let all = self.mapped(inode, blocks.clone()).await?;
             places.extend(all.iter().filter_map(|one| one.part(&blocks)));
         }
-        Ok(Plan { bytes, version, inline, order: self.store.order(), places, buffered })
+        Ok(Plan { bytes, version, inline, places, buffered })
     }
 
     /// The bytes of a small file, if it is one.
@@ -110,13 +107,13 @@ impl State {
     /// Bytes of a file as they are now, whatever the file's length.
     pub(super) async fn bytes(&mut self, inode: u64, bytes: Range<u64>) -> Result<IoBuf, FsError> {
         let plan = self.plan_bytes(inode, bytes).await?;
-        plan.carry_out(&*self.volume, inode).await
+        plan.carry_out(self.store.healing(), inode).await
     }
 }
 
 impl Plan {
     /// Reads what lies on the volume, and puts all together.
-    pub(super) async fn carry_out(&self, volume: &dyn Volume, inode: u64) -> Result<IoBuf, FsError> {
+    pub(super) async fn carry_out(&self, healing: &Healing, inode: u64) -> Result<IoBuf, FsError> {
         let blocks = blocks_of(&self.bytes);
         let mut all = IoBuf::zeroed((blocks.end - blocks.start) as usize * BLOCK_BYTES);
         let at = |block: u64| (block - blocks.start) as usize * BLOCK_BYTES;
@@ -127,19 +124,21 @@ impl Plan {
             self.buffered.iter().any(|part| (part.first..part.first + blocks_in(&part.data)).contains(block))
         };
         let wanted = self.places.iter().filter(|mapped| !mapped.blocks().all(|block| hidden(&block)));
-        let reads: Vec<_> = wanted
-            .map(|mapped| read_extent(volume, inode, self.order, mapped).map(|reads| (mapped, reads)))
-            .collect();
+        let reads: Vec<_> =
+            wanted.map(|mapped| read_extent(healing, inode, mapped).map(|reads| (mapped, reads))).collect();
         for read in reads {
             let (mapped, pieces) = read?;
             let mut number = mapped.first;
             for piece in pieces {
                 for bytes in piece.await? {
-                    let crc = mapped.extent.crcs.as_ref().map(|crcs| crcs[(number - mapped.first) as usize]);
-                    if crc.is_some_and(|crc| crc != crc32c(&bytes)) && !hidden(&number) {
-                        return Err(FsError::Damaged { inode, block: number });
+                    let into = &mut all[at(number)..at(number) + BLOCK_BYTES];
+                    into.copy_from_slice(&bytes);
+                    if !mapped.has(number, &bytes) && !hidden(&number) {
+                        let damaged = FsError::Damaged { inode, block: number };
+                        let is_right = |bytes: &[u8]| mapped.has(number, bytes);
+                        let found = healing.find(mapped.place(number), is_right).await;
+                        into.copy_from_slice(&found.ok_or(damaged)?);
                     }
-                    all[at(number)..at(number) + BLOCK_BYTES].copy_from_slice(&bytes);
                     number += 1;
                 }
             }
@@ -157,12 +156,8 @@ impl Plan {
 type Blocks = IoFuture<Result<Vec<IoBuf>, IoError>>;
 
 /// Begins to read an extent's blocks, stripe by stripe.
-fn read_extent(
-    volume: &dyn Volume,
-    inode: u64,
-    order: Order,
-    mapped: &Mapped,
-) -> Result<Vec<Blocks>, FsError> {
+fn read_extent(healing: &Healing, inode: u64, mapped: &Mapped) -> Result<Vec<Blocks>, FsError> {
+    let (volume, order) = (healing.volume(), healing.order());
     let (geometry, mut reads) = (volume.geometry(), Vec::new());
     let (mut at, end) =
         (mapped.extent.place, mapped.extent.place.saturating_add(mapped.extent.blocks.into()));

@@ -10,10 +10,11 @@ use stripewise_format::rafs::{
 use thiserror::Error;
 use uuid::Uuid;
 
-use super::ring::Ring;
+use super::ring::{Ring, Run};
 use crate::{
+    healing::Healing,
     mutants::{Mutant, lives},
-    shape::{BLOCK_BYTES, StripeNo},
+    shape::{BLOCK_BYTES, Cell, StripeNo},
     volume::Volume,
 };
 
@@ -46,6 +47,15 @@ pub struct Replayed {
     pub data: Vec<SharedBuf>,
 }
 
+/// How rows are read.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// From their own places.
+    Own,
+    /// In one of the volume's other ways: a member is not believed.
+    Other(u32),
+}
+
 /// Reads records from a position on.
 pub struct Replay {
     volume: Arc<dyn Volume>,
@@ -54,6 +64,7 @@ pub struct Replay {
     next: JournalPosition,
     /// Rows that were not read yet.
     left: u64,
+    healing: Option<Arc<Healing>>,
 }
 
 impl Replay {
@@ -64,7 +75,12 @@ impl Replay {
     #[must_use]
     pub fn new(volume: Arc<dyn Volume>, uuid: Uuid, stripes: (StripeNo, u64), from: JournalPosition) -> Self {
         let ring = Ring::new(volume.geometry(), stripes);
-        Self { volume, ring, uuid, next: from, left: ring.rows() }
+        Self { volume, ring, uuid, next: from, left: ring.rows(), healing: None }
+    }
+
+    /// What redundancy has of records that are damaged is written back.
+    pub(crate) fn healed_by(self, healing: Arc<Healing>) -> Self {
+        Self { healing: Some(healing), ..self }
     }
 
     /// Where the record after the last one would be.
@@ -82,25 +98,75 @@ impl Replay {
             return Ok(None);
         }
         let row = self.ring.row_of(self.next.block);
-        let JournalPosition { epoch, sequence, .. } = self.next;
-        let is_next = |id: &RecordId| id.epoch == epoch && id.sequence == sequence;
-        let head = self.head(row, self.left, |id| is_next(id) || lives(Mutant::LastLapReplayed)).await?;
-        let error = match head {
-            Ok(head) => match self.open(row, &head).await? {
-                Ok(replayed) => {
-                    self.left -= self.rows_of(&head);
-                    let block = self.ring.block_of(row + self.rows_of(&head));
-                    self.next = JournalPosition { epoch, sequence: sequence.saturating_add(1), block };
-                    return Ok(Some(replayed));
-                }
-                Err(error) => error,
-            },
+        let error = match self.record(row, Way::Own).await? {
+            Ok(record) => return Ok(Some(self.pass(row, record))),
             Err(error) => error,
         };
+        // Nothing tells a record that has rotted from one that a crash has torn. If redundancy has all of it, it counts in either case.
+        if let Some(record) = self.rotten(row).await? {
+            return Ok(Some(self.pass(row, record)));
+        }
         match self.later(row).await? {
-            Some(later) => Err(ReplayError::Rotten { sequence, error, later }),
+            Some(later) => Err(ReplayError::Rotten { sequence: self.next.sequence, error, later }),
             None => Ok(None),
         }
+    }
+
+    /// A record counts: the next one begins behind its rows.
+    fn pass(&mut self, row: u64, (rows, replayed): (u64, Replayed)) -> Replayed {
+        let JournalPosition { epoch, sequence, .. } = self.next;
+        self.left -= rows;
+        let block = self.ring.block_of(row + rows);
+        self.next = JournalPosition { epoch, sequence: sequence.saturating_add(1), block };
+        replayed
+    }
+
+    /// The next record, which begins with a row, and how many rows it has.
+    async fn record(&self, row: u64, way: Way) -> Result<Result<(u64, Replayed), RecordError>, IoError> {
+        let JournalPosition { epoch, sequence, .. } = self.next;
+        let is_next =
+            |id: &RecordId| id.epoch == epoch && id.sequence == sequence || lives(Mutant::LastLapReplayed);
+        let head = match self.head(row, self.left, is_next, way).await? {
+            Ok(head) => head,
+            Err(error) => return Ok(Err(error)),
+        };
+        let replayed = self.open(row, &head, way).await?;
+        Ok(replayed.map(|replayed| (self.rows_of(&head), replayed)))
+    }
+
+    /// The next record as redundancy has it, if one member is not believed. The member gets it back.
+    async fn rotten(&self, row: u64) -> Result<Option<(u64, Replayed)>, IoError> {
+        for way in 0..self.volume.other_ways() {
+            if let Ok(Ok(record)) = self.record(row, Way::Other(way)).await {
+                self.heal(row, record.0, way).await?;
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes back what a member should have of some rows: once the record counts, parity alone must not have it.
+    async fn heal(&self, first: u64, rows: u64, way: u32) -> Result<(), IoError> {
+        let Some(healing) = &self.healing else { return Ok(()) };
+        for (run, _) in self.ring.runs(first, rows) {
+            for (column, blocks) in self.otherwise(&run, way).await? {
+                for (row, block) in (run.row..).zip(blocks) {
+                    healing.write_back(way, run.stripe, Cell { row, column }, &block.freeze()).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The columns of some rows that lie on the member that is not believed.
+    async fn otherwise(&self, run: &Run, way: u32) -> Result<Vec<(u32, Vec<IoBuf>)>, IoError> {
+        let mut columns = Vec::new();
+        for column in 0..self.ring.row_blocks() {
+            let rows = run.row..run.row + run.rows;
+            let blocks = self.volume.read_otherwise(way, column, run.stripe, rows).await?;
+            columns.extend(blocks.map(|blocks| (column, blocks)));
+        }
+        Ok(columns)
     }
 
     /// The number of a later record of this epoch that begins behind this row, and is valid.
@@ -108,9 +174,10 @@ impl Replay {
         let JournalPosition { epoch, sequence, .. } = self.next;
         for ahead in 1..self.left {
             let (at, left) = (row + ahead, self.left - ahead);
-            let head = self.head(at, left, |id| id.epoch == epoch && id.sequence > sequence).await?;
+            let is_later = |id: &RecordId| id.epoch == epoch && id.sequence > sequence;
+            let head = self.head(at, left, is_later, Way::Own).await?;
             if let Ok(head) = head
-                && self.open(at, &head).await?.is_ok()
+                && self.open(at, &head, Way::Own).await?.is_ok()
             {
                 return Ok(Some(head.id.sequence));
             }
@@ -124,8 +191,9 @@ impl Replay {
         row: u64,
         rows_max: u64,
         is_wanted: impl Fn(&RecordId) -> bool,
+        way: Way,
     ) -> Result<Result<RecordHead, RecordError>, IoError> {
-        let first = self.rows(row, 1).await?;
+        let first = self.rows(row, 1, way).await?;
         Ok(match RecordHead::decode(&first[0], self.uuid) {
             Ok(head) if !is_wanted(&head.id) => Err(RecordError::NoMagic),
             Ok(head) if !(1..=rows_max).contains(&self.rows_of(&head)) => Err(RecordError::Lengths),
@@ -134,8 +202,13 @@ impl Replay {
     }
 
     /// Reads a record, and looks whether it is valid.
-    async fn open(&self, row: u64, head: &RecordHead) -> Result<Result<Replayed, RecordError>, IoError> {
-        let blocks = self.rows(row, self.rows_of(head)).await?;
+    async fn open(
+        &self,
+        row: u64,
+        head: &RecordHead,
+        way: Way,
+    ) -> Result<Result<Replayed, RecordError>, IoError> {
+        let blocks = self.rows(row, self.rows_of(head), way).await?;
         let mut bytes = Vec::with_capacity(blocks.len() * BLOCK_BYTES);
         blocks.iter().for_each(|block| bytes.extend_from_slice(block));
         Ok(head.open(&bytes).map(|(changes, data)| {
@@ -149,10 +222,19 @@ impl Replay {
     }
 
     /// The blocks of rows.
-    async fn rows(&self, first: u64, rows: u64) -> Result<Vec<IoBuf>, IoError> {
+    async fn rows(&self, first: u64, rows: u64, how: Way) -> Result<Vec<IoBuf>, IoError> {
         let mut blocks = Vec::new();
         for (run, _) in self.ring.runs(first, rows) {
-            blocks.extend(self.volume.read_rows(run.stripe, run.row..run.row + run.rows).await?);
+            let rows = run.row..run.row + run.rows;
+            let mut read = self.volume.read_rows(run.stripe, rows).await?;
+            if let Way::Other(way) = how {
+                for (column, others) in self.otherwise(&run, way).await? {
+                    let own = read.iter_mut().skip(column as usize);
+                    let own = own.step_by(self.ring.row_blocks() as usize);
+                    own.zip(others).for_each(|(block, other)| *block = other);
+                }
+            }
+            blocks.extend(read);
         }
         Ok(blocks)
     }

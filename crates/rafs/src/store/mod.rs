@@ -33,6 +33,7 @@ pub use self::{
     write::StripeWrite,
 };
 use crate::{
+    healing::Healing,
     journal::{CommitError, Journal},
     mutants::{Mutant, lives},
     shape::{BlockNo, Geometry, Order, StripeNo},
@@ -47,6 +48,7 @@ const KEPT_BLOCKS: u64 = 64;
 /// A store that is open for changes.
 pub struct Store {
     volume: Arc<dyn Volume>,
+    healing: Arc<Healing>,
     superblock: Superblock,
     tree: Tree,
     space: Space,
@@ -86,6 +88,11 @@ impl Store {
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// What heals blocks.
+    pub(crate) fn healing(&self) -> &Arc<Healing> {
+        &self.healing
     }
 
     /// How the slots of all stripe groups are numbered.

@@ -16,11 +16,12 @@ use thiserror::Error;
 
 use super::{FileBlocks, Ground, Store, StoreError, running::Running};
 use crate::{
+    healing::Healing,
     journal::{self, Journal, ReplayError, Replayed},
     mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo, Order, StripeNo},
     space::{Layout, Measure, Space},
-    tree::{NodeStore, Root, Scan, Tree},
+    tree::{IsRight, NodeStore, Root, Scan, Tree},
     volume::Volume,
 };
 
@@ -87,9 +88,31 @@ impl Store {
         ground: Ground,
         cached_nodes_max: usize,
     ) -> Result<(Self, Replay), OpenError> {
+        Self::open_as(volume, ground, cached_nodes_max, true).await
+    }
+
+    /// As [`Store::open`], for a store that is to be read only: nothing is written, not even what redundancy has of damaged blocks.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub async fn open_read_only(
+        volume: Arc<dyn Volume>,
+        ground: Ground,
+        cached_nodes_max: usize,
+    ) -> Result<(Self, Replay), OpenError> {
+        Self::open_as(volume, ground, cached_nodes_max, false).await
+    }
+
+    async fn open_as(
+        volume: Arc<dyn Volume>,
+        ground: Ground,
+        cached_nodes_max: usize,
+        may_heal: bool,
+    ) -> Result<(Self, Replay), OpenError> {
         let Ground { superblock, anchor } = ground;
         let order = order_of(&superblock);
-        let nodes = Arc::new(Nodes { volume: volume.clone(), order });
+        let healing = Arc::new(Healing::new(volume.clone(), order, may_heal));
+        let nodes = Arc::new(Nodes { healing: healing.clone() });
         let (uuid, root, from) = (superblock.uuid, anchor.1.root, anchor.1.journal);
         let tree = if root.generation == 0 {
             Tree::new(nodes, uuid, cached_nodes_max)
@@ -100,7 +123,8 @@ impl Store {
         };
         let stripes = (StripeNo(FIRST_JOURNAL_STRIPE), superblock.journal_stripes);
         let journal_id = superblock.journal_id();
-        let mut repeat = journal::Replay::new(volume.clone(), journal_id, stripes, from);
+        let repeat = journal::Replay::new(volume.clone(), journal_id, stripes, from);
+        let mut repeat = repeat.healed_by(healing.clone());
         let mut store = Self {
             space: Space::new(layout(&volume, &superblock), Measure::Rows),
             journal: Journal::new(volume.clone(), journal_id, stripes, from),
@@ -113,6 +137,7 @@ impl Store {
             has_data: false,
             has_failed: false,
             volume,
+            healing,
             superblock,
             tree,
             anchor,
@@ -194,20 +219,25 @@ fn layout(volume: &Arc<dyn Volume>, superblock: &Superblock) -> Layout {
 
 /// The nodes of a tree on a volume.
 struct Nodes {
-    volume: Arc<dyn Volume>,
-    order: Order,
+    healing: Arc<Healing>,
 }
 
 impl NodeStore for Nodes {
     fn read(&self, place: BlockNo) -> BoxFuture<Result<SharedBuf, IoError>> {
-        let geometry = self.volume.geometry();
+        let volume = self.healing.volume();
+        let geometry = volume.geometry();
         if place.0 >= geometry.blocks() {
             return Box::pin(std::future::ready(Err(IoError::new(
                 stripewise_device::IoErrorKind::Truncated,
             ))));
         }
-        let offset_bytes = geometry.offset_bytes(self.order, place);
-        let read = self.volume.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_BYTES)]);
+        let offset_bytes = geometry.offset_bytes(self.healing.order(), place);
+        let read = volume.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_BYTES)]);
         Box::pin(async move { read.await.into_one().map(IoBuf::freeze) })
+    }
+
+    fn find(&self, place: BlockNo, is_right: IsRight) -> BoxFuture<Option<SharedBuf>> {
+        let healing = self.healing.clone();
+        Box::pin(async move { healing.find(place, is_right).await })
     }
 }

@@ -41,7 +41,7 @@ use ledger::Ledger;
 use node::{Link, Node, Pointer};
 pub use scan::Scan;
 use source::Source;
-pub use store::NodeStore;
+pub use store::{IsRight, NodeStore};
 pub use write_out::WriteOut;
 
 use crate::shape::BlockNo;

@@ -135,6 +135,14 @@ impl Node {
 }
 
 impl Expected {
+    /// Reads the node that belongs here from a block.
+    pub(super) fn open(&self, block: &[u8], uuid: Uuid) -> Result<Node, TreeError> {
+        let place = self.pointer.place;
+        let node = Node::from_block(block, self.pointer, uuid);
+        let node = node.map_err(|damage| TreeError::Corrupt { place, damage })?;
+        self.check(&node).map(|()| node)
+    }
+
     /// Checks whether a node is the one that belongs here.
     pub(super) fn check(&self, node: &Node) -> Result<(), TreeError> {
         self.damage(node)

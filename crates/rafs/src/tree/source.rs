@@ -29,16 +29,24 @@ impl Source {
             expected.check(&node)?;
             return Ok(node);
         }
-        let node = Arc::new(self.read(expected.pointer).await?);
-        expected.check(&node)?;
+        let node = Arc::new(self.read(*expected).await?);
         self.keep(expected.pointer, Arc::clone(&node));
         Ok(node)
     }
 
-    async fn read(&self, pointer: Pointer) -> Result<Node, TreeError> {
-        let place = pointer.place;
+    async fn read(&self, expected: Expected) -> Result<Node, TreeError> {
+        let place = expected.pointer.place;
         let block = self.store.read(place).await.map_err(|source| TreeError::Unreadable { place, source })?;
-        Node::from_block(&block, pointer, self.uuid).map_err(|damage| TreeError::Corrupt { place, damage })
+        let damaged = match expected.open(&block, self.uuid) {
+            Err(damaged) => damaged,
+            node => return node,
+        };
+        let uuid = self.uuid;
+        let is_right = move |block: &[u8]| expected.open(block, uuid).is_ok();
+        match self.store.find(place, Box::new(is_right)).await {
+            Some(block) => expected.open(&block, uuid),
+            None => Err(damaged),
+        }
     }
 
     /// Takes a clean node into the cache.

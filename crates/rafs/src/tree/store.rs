@@ -4,8 +4,16 @@ use stripewise_device::{BoxFuture, IoError, SharedBuf};
 
 use crate::shape::BlockNo;
 
+/// Tells whether bytes are what they should be.
+pub type IsRight = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
 /// What the tree reads its nodes from.
 pub trait NodeStore: Send + Sync + 'static {
     /// Reads a block.
     fn read(&self, place: BlockNo) -> BoxFuture<Result<SharedBuf, IoError>>;
+
+    /// A block that is not what it should be, as redundancy has it, if that is.
+    fn find(&self, _place: BlockNo, _is_right: IsRight) -> BoxFuture<Option<SharedBuf>> {
+        Box::pin(std::future::ready(None))
+    }
 }

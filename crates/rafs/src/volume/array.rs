@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use stripewise_device::{Completion, Device, IoBuf, IoError, IoFuture, ReadBufs, ReadDone, SharedBuf};
-use stripewise_engine::{Array, ArrayDevice, ArrayError, geometry::StripeIndex};
+use stripewise_engine::{
+    Array, ArrayDevice, ArrayError,
+    geometry::{Level, MemberIndex, StripeIndex},
+};
 
 use super::{Volume, VolumeError, assert_blocks, assert_rows};
 use crate::shape::{BLOCK_BYTES, Cell, Geometry, StripeNo};
@@ -74,6 +77,40 @@ impl Volume for ArrayVolume {
         };
         let blocks: Vec<_> = blocks.iter().map(of_cell).collect();
         completion(self.array.write_blocks(StripeIndex(stripe.0), &blocks))
+    }
+
+    fn other_ways(&self) -> u32 {
+        let shape = self.array.geometry();
+        if shape.level() == Level::Raid0 { 0 } else { shape.members() as u32 }
+    }
+
+    fn read_otherwise(
+        &self,
+        way: u32,
+        column: u32,
+        stripe: StripeNo,
+        rows: Range<u32>,
+    ) -> IoFuture<Result<Option<Vec<IoBuf>>, IoError>> {
+        let (shape, stripe) = (self.array.geometry(), StripeIndex(stripe.0));
+        let not_believed = shape.column_of(stripe, MemberIndex(way as usize));
+        if shape.level() != Level::Raid1 && not_believed != column as usize {
+            return IoFuture::ready(Ok(None));
+        }
+        let rows = rows.start as usize..rows.end as usize;
+        let read = self.array.read_without(not_believed, stripe, rows);
+        completion(async move { read.await.map(|recovered| Some(recovered.blocks)) })
+    }
+
+    fn heal(
+        &self,
+        way: u32,
+        stripe: StripeNo,
+        cell: Cell,
+        block: SharedBuf,
+    ) -> IoFuture<Result<bool, IoError>> {
+        let stripe = StripeIndex(stripe.0);
+        let column = self.array.geometry().column_of(stripe, MemberIndex(way as usize));
+        completion(self.array.heal_block(column, stripe, cell.row as usize, block))
     }
 
     fn flush(&self) -> Completion {

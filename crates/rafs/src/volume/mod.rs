@@ -47,6 +47,37 @@ pub trait Volume: Send + Sync + 'static {
     /// Makes durable what was written before.
     fn flush(&self) -> Completion;
 
+    /// In how many other ways than from its own place a block can be read. In each of them, one member of an array is not believed:
+    /// there are as many as members, or none without redundancy.
+    fn other_ways(&self) -> u32 {
+        0
+    }
+
+    /// Reads rows of a data column in one of the [other ways](Volume::other_ways). None: they do not lie on the member that is not
+    /// believed. The content may never have been there, if redundancy is not up to date: only a caller that knows what it should be can
+    /// use it.
+    fn read_otherwise(
+        &self,
+        _way: u32,
+        _column: u32,
+        _stripe: StripeNo,
+        _rows: Range<u32>,
+    ) -> IoFuture<Result<Option<Vec<IoBuf>>, IoError>> {
+        IoFuture::ready(Ok(None))
+    }
+
+    /// Writes a block back that was read in one of the other ways. Nothing else is written, since redundancy has it. False if the others
+    /// have another content by now.
+    fn heal(
+        &self,
+        _way: u32,
+        _stripe: StripeNo,
+        _cell: Cell,
+        _block: SharedBuf,
+    ) -> IoFuture<Result<bool, IoError>> {
+        IoFuture::ready(Ok(false))
+    }
+
     /// Tells that the content of stripes is no longer needed.
     fn discard(&self, stripes: Range<StripeNo>) -> Completion;
 }

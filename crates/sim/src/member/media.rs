@@ -303,6 +303,17 @@ impl Media {
         self.life += 1;
     }
 
+    /// The program ends: chance decides which of its writes under way arrive. The cache stays.
+    pub(super) fn lose_program(&mut self, rng: &mut fastrand::Rng) {
+        for Pending { offset, content } in std::mem::take(&mut self.pending).into_values() {
+            if rng.bool() {
+                (self.version, self.changes) = (self.version + 1, self.changes + 1);
+                self.cache.push_back(Cached { version: self.version, offset, content });
+            }
+        }
+        self.life += 1;
+    }
+
     /// Power fails.
     pub(super) fn lose_power(&mut self, rng: &mut fastrand::Rng) {
         // Now and then a cache loses all, or nothing: batteries exist.

@@ -233,6 +233,11 @@ impl SimMember {
         self.state.executor.with_rng(|rng| media.lose_power(rng));
     }
 
+    pub(crate) fn lose_program(&self) {
+        let mut media = self.state.media.lock();
+        self.state.executor.with_rng(|rng| media.lose_program(rng));
+    }
+
     /// The world ends: requests under way no longer arrive.
     pub(crate) fn end(&self) {
         self.state.media.lock().end();

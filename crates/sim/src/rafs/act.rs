@@ -52,7 +52,7 @@ impl Act {
     ];
 
     /// Numbers below this stand for acts.
-    pub(super) const DRAWN: u64 = 25;
+    pub(super) const DRAWN: u64 = 27;
 
     /// The one that a number stands for.
     pub(super) fn drawn(number: u64) -> Self {
@@ -64,10 +64,10 @@ impl Act {
             13..15 => Self::Read,
             15..19 => Self::Fsync,
             19 => Self::Sync,
-            20 => Self::SyncBeside,
-            21 => Self::ReadBeside,
-            22..24 => Self::UseRemoved,
-            24 => Self::Fault,
+            20..23 => Self::SyncBeside,
+            23 => Self::ReadBeside,
+            24..26 => Self::UseRemoved,
+            26 => Self::Fault,
             _ => Self::Create,
         }
     }

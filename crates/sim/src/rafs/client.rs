@@ -294,7 +294,13 @@ impl Client {
     /// What was there before it began is durable when it ends.
     async fn sync_beside(&self, folder: u64, name: &str, file: u64) -> Done {
         let marks = self.folder.lock().marks();
-        let (synced, written) = join(self.fs.sync(), self.write(folder, name, file)).await;
+        let writes = async {
+            for _ in 0..1 + self.random(4) {
+                self.write(folder, name, file).await?;
+            }
+            Ok::<_, String>(())
+        };
+        let (synced, written) = join(self.fs.sync(), writes).await;
         written?;
         if self.is_durable(synced, "sync")? {
             self.folder.lock().synced_until(&marks);

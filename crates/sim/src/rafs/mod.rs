@@ -1,4 +1,4 @@
-//! Stories of the file system: clients work on it, power fails at any step, and what the next mount finds must be what was promised
+//! Stories of the file system: clients work on it, power fails or the program is killed at any step, and what the next mount finds must be what was promised
 //! (`docs/failure-model.md`). Nothing here shares code with the file system but its public operations.
 //!
 //! * `ground`: what it lies on, a file or an array of simulated members; `watched`: its volume, which has faults;
@@ -44,7 +44,7 @@ pub struct Plan {
     pub seed: u64,
     /// What the file system lies on.
     pub ground: Ground,
-    /// Lives: each ends with a power failure.
+    /// Lives: each ends with a power failure, or the program is killed.
     pub lives: u32,
     /// Lives at the beginning in which clients do nothing.
     pub quiet_lives: u32,
@@ -180,7 +180,7 @@ pub fn tell(plan: &Plan) -> Told {
             log.note(|| format!("life {number}"));
             // A member may be lost in the last crash but one: nothing gives it back.
             story.may_lose = number + 2 == plan.lives;
-            told.crash_points.push(story.live(plan, number)?);
+            told.crash_points.extend(story.live(plan, number)?);
         }
         story.look_at_all().map(drop)
     };
@@ -239,8 +239,8 @@ impl Story {
         Ok(Self { world, volumes, folders, lost: None, is_just_lost: false, may_lose: false, log })
     }
 
-    /// One life: from a mount to the next power failure. Returns what tells this failure from others.
-    fn live(&mut self, plan: &Plan, number: u32) -> Result<u64, Found> {
+    /// One life: from a mount to the next power failure, or until the program is killed. Returns what tells a power failure from others.
+    fn live(&mut self, plan: &Plan, number: u32) -> Result<Option<u64>, Found> {
         let (volume, fs) = self.look_at_all()?;
         let failed = Arc::new(Mutex::new(None));
         if number >= plan.quiet_lives {
@@ -256,13 +256,18 @@ impl Story {
             return Err((Checker::Client, error));
         }
         let point = self.world.trace_hash();
+        if !self.may_lose && self.world.random(5) == 0 {
+            self.log.note(|| "the program is killed".to_owned());
+            self.world.kill();
+            return Ok(None);
+        }
         self.world.crash();
         if self.may_lose && volume.has_whole_rows_only() && self.volumes.members() > 0 {
             self.lost = Some(self.world.random(self.volumes.members() as u64) as usize);
             self.is_just_lost = true;
             self.log.note(|| format!("the power failure has taken member {:?} along", self.lost));
         }
-        Ok(point)
+        Ok(Some(point))
     }
 
     fn start_clients(

@@ -135,6 +135,30 @@ impl Volume for Watched {
         self.with_faults([Fault::Write, Fault::WriteDone], write)
     }
 
+    fn other_ways(&self) -> u32 {
+        self.volume.other_ways()
+    }
+
+    fn read_otherwise(
+        &self,
+        way: u32,
+        column: u32,
+        stripe: StripeNo,
+        rows: Range<u32>,
+    ) -> IoFuture<Result<Option<Vec<IoBuf>>, IoError>> {
+        self.volume.read_otherwise(way, column, stripe, rows)
+    }
+
+    fn heal(
+        &self,
+        way: u32,
+        stripe: StripeNo,
+        cell: Cell,
+        block: SharedBuf,
+    ) -> IoFuture<Result<bool, IoError>> {
+        self.volume.heal(way, stripe, cell, block)
+    }
+
     fn flush(&self) -> Completion {
         self.with_faults([Fault::Flush, Fault::FlushDone], || self.volume.flush())
     }

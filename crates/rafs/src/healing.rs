@@ -1,0 +1,76 @@
+//! Healing: a block that is not what was written is looked for where redundancy has it, and written back to its place.
+//!
+//! A member that lies gives no error: only the CRC of a block, or what its parent says of a node, tells. So a block is read once more in
+//! every [other way](crate::volume::Volume::read_otherwise) that the volume knows, and the first content that is right counts.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use stripewise_device::{IoBuf, IoError, SharedBuf};
+
+use crate::{
+    shape::{BlockNo, Cell, Order, StripeNo},
+    volume::Volume,
+};
+
+/// Heals blocks of a volume.
+pub(crate) struct Healing {
+    volume: Arc<dyn Volume>,
+    order: Order,
+    may_write: bool,
+    healed: AtomicU64,
+}
+
+impl Healing {
+    /// Finds blocks, and writes them back if it may.
+    pub(crate) fn new(volume: Arc<dyn Volume>, order: Order, may_write: bool) -> Self {
+        Self { volume, order, may_write, healed: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn volume(&self) -> &dyn Volume {
+        &*self.volume
+    }
+
+    pub(crate) fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Blocks that were not what was written, and that redundancy had still.
+    pub(crate) fn healed(&self) -> u64 {
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    /// A block as redundancy has it, if that is right. Its place gets it back.
+    pub(crate) async fn find(&self, place: BlockNo, is_right: impl Fn(&[u8]) -> bool) -> Option<SharedBuf> {
+        let geometry = self.volume.geometry();
+        let (stripe, slot) = geometry.locate(place);
+        let cell = geometry.cell(self.order, slot);
+        let mut found = None;
+        for way in 0..self.volume.other_ways() {
+            let read = self.volume.read_otherwise(way, cell.column, stripe, cell.row..cell.row + 1).await;
+            let block = read.ok().flatten().and_then(|mut blocks| blocks.pop());
+            let Some(block) = block.filter(|block| is_right(block)).map(IoBuf::freeze) else { continue };
+            // If that fails, the next read finds it again. The volume tells of members that fail.
+            let _ = self.write_back(way, stripe, cell, &block).await;
+            found.get_or_insert(block);
+        }
+        self.healed.fetch_add(u64::from(found.is_some()), Ordering::Relaxed);
+        found
+    }
+
+    /// Writes a block back that was found in one of the other ways.
+    pub(crate) async fn write_back(
+        &self,
+        way: u32,
+        stripe: StripeNo,
+        cell: Cell,
+        block: &SharedBuf,
+    ) -> Result<(), IoError> {
+        if self.may_write {
+            self.volume.heal(way, stripe, cell, block.clone()).await?;
+        }
+        Ok(())
+    }
+}
