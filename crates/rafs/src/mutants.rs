@@ -61,7 +61,7 @@ mutants! {
     LeftOversSeen,
     /// An overwrite of a journaled block counts as journaled.
     OverwriteJournaled,
-    /// A sync forgets what was overwritten while it was written out.
+    /// A sync forgets what was overwritten before it was written out.
     OvertakenForgotten,
     /// A write-out settles blocks that were overwritten meanwhile.
     StaleSettled,

@@ -79,7 +79,7 @@ impl Shared {
     pub(super) async fn sync(&self) -> Result<(), FsError> {
         self.write_out(Scope::All).await?;
         {
-            // What was overwritten while it was written out is nowhere else: its newer version comes along.
+            // What was overwritten before it was written out is nowhere else: its newer version comes along.
             let mut state = self.state.lock().await;
             let overtaken = std::mem::take(&mut state.overtaken);
             let overtaken = overtaken.into_iter().filter(|_| !lives(Mutant::OvertakenForgotten));

@@ -156,8 +156,12 @@ impl State {
 
     /// Puts whole blocks of a file into the buffer.
     fn buffer_write(&mut self, owner: Owner, first: u64, data: &SharedBuf, now: Now) {
+        let blocks = first..first + (data.len() / BLOCK_BYTES) as u64;
         if !lives(Mutant::OverwriteJournaled) {
-            self.journaled.outdate(owner.inode, first..first + (data.len() / BLOCK_BYTES) as u64);
+            self.journaled.outdate(owner.inode, blocks.clone());
+        }
+        if self.buffer.runs(owner.inode, blocks.start).next().is_some_and(|run| run.start < blocks.end) {
+            self.overtaken.insert(owner.inode);
         }
         self.buffer.write(owner, first, data, now.at);
     }

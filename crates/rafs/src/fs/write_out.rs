@@ -286,8 +286,6 @@ impl State {
     }
 
     async fn map_written(&mut self, planned: &Planned) -> Result<(), FsError> {
-        let overtaken = planned.lent.iter().filter(|part| !self.buffer.is_current(part));
-        self.overtaken.extend(overtaken.map(|part| part.owner.inode));
         let takes_parts = lives(Mutant::LargeInPart);
         if planned.is_large && !takes_parts && planned.lent.iter().any(|part| !self.buffer.is_current(part)) {
             // A stripe of its own is taken as a whole, or not at all. What is left of the piece waits again.
