@@ -12,11 +12,13 @@ use std::{
 use futures_util::{future::select, task::AtomicWaker};
 use stripewise_device::Timestamp;
 
-use super::{FsError, Shared, write_out::Scope};
+use super::{FsError, Shared, cleaning::Pass, write_out::Scope};
 use crate::buffer::Due;
 
 /// Full pieces that are read into the buffer in one step.
 const PIECES_AT_ONCE: usize = 8;
+/// Leaves of the tree that cleaning looks at in one step.
+const CLEANED_AT_ONCE: usize = 32;
 
 /// A wish that the background looks at what is to be done.
 #[derive(Default)]
@@ -101,5 +103,32 @@ async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsErro
         *committed = shared.env.now();
         shared.commit(None).await?;
     }
-    Ok(is_clean)
+    let cleans = clean(shared, is_clean).await?;
+    Ok(is_clean && !cleans)
+}
+
+/// Cleans for a while, if it is time for that. Returns whether there is more to clean.
+async fn clean(shared: &Shared, is_idle: bool) -> Result<bool, FsError> {
+    match shared.state.lock().await.begin_cleaning(is_idle, shared.env.now()) {
+        Pass::No => return Ok(false),
+        Pass::Later => return Ok(true),
+        Pass::UnderWay => {}
+    }
+    let (mut stepped, mut left) = (Ok(true), CLEANED_AT_ONCE);
+    while stepped == Ok(true) && left > 0 {
+        // Others come between two steps.
+        stepped = shared.state.lock().await.clean_some(shared.now()).await;
+        left -= 1;
+    }
+    let has_ended = stepped.is_err() || shared.state.lock().await.cleaning.is_walked();
+    if has_ended {
+        let written = shared.write_out(Scope::All).await;
+        let ended = stepped.map(drop).and(written);
+        shared.state.lock().await.end_cleaning(&ended);
+        ended?;
+    }
+    if is_idle {
+        shared.kick.want();
+    }
+    Ok(true)
 }

@@ -13,6 +13,10 @@ pub struct Counters {
     pub written_blocks: u64,
     /// Pieces of files that had become full, and were written to stripes of their own.
     pub moved_pieces: u64,
+    /// Blocks of files that were moved out of half-empty stripes.
+    pub cleaned_blocks: u64,
+    /// Passes of cleaning that were begun.
+    pub cleaning_passes: u64,
     /// Blocks of files that were overwritten where they lie.
     pub overwritten_blocks: u64,
     /// Small files that went into the tree.

@@ -170,7 +170,7 @@ fn extent_key(inode: u64, first: u64) -> Key {
     Key::new(inode, KeyKind::Extent, first)
 }
 
-fn mapped(inode: u64, key: Key, value: &[u8]) -> Result<Mapped, FsError> {
+pub(super) fn mapped(inode: u64, key: Key, value: &[u8]) -> Result<Mapped, FsError> {
     let extent = Extent::decode(value).map_err(|error| FsError::Item { inode, error })?;
     let end = key.offset.checked_add(extent.blocks.into());
     if end.is_none_or(|end| end > FILE_BLOCKS_MAX) {

@@ -10,12 +10,14 @@
 //! * `entries`, `rename`, `names`: folders; `attributes`: extended attributes;
 //! * `map`: extents; `read`, `write`: bytes;
 //! * `write_out`: from the buffer to stripes; `pieces`: what moves there; `commit`: to the journal; `sync`: both, with their locks;
+//! * `cleaning`: what is left in half-empty stripes moves together;
 //! * `background`: what goes on by itself; `mount`: mkfs, mount and unmount;
 //! * `attr`, `error`, `counters`: what callers see.
 
 mod attr;
 mod attributes;
 mod background;
+mod cleaning;
 mod commit;
 mod counters;
 mod entries;

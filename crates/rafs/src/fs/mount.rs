@@ -45,6 +45,8 @@ pub struct MountOptions {
     pub free_percent: u8,
     /// T_t: what is buffered for longer is written out; names and attributes are committed as often.
     pub age: Duration,
+    /// What is left in half-empty stripes is moved together, so that there are free ones.
+    pub cleans: bool,
     /// Nodes of the tree that are kept in memory.
     pub cached_nodes: usize,
 }
@@ -56,6 +58,7 @@ impl Default for MountOptions {
             buffer_blocks: (64 << 20) / BLOCK_BYTES as u64,
             free_percent: 20,
             age: Duration::from_secs(5),
+            cleans: true,
             cached_nodes: 1 << 14,
         }
     }
@@ -136,7 +139,7 @@ impl Fs {
         let settings =
             Settings { blocks: options.buffer_blocks, free_percent: options.free_percent, age: options.age };
         let buffer = Buffer::new(settings, stripe_blocks);
-        let mut state = State::new(volume.clone(), store, buffer, options.is_read_only);
+        let mut state = State::new(volume.clone(), store, buffer, &options);
         for blocks in replay.data {
             state.take_up(blocks, env.now()).await?;
         }

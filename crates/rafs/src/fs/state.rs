@@ -11,7 +11,7 @@ use stripewise_format::rafs::{
     key::{Key, KeyKind},
 };
 
-use super::{Attr, FsError, counters::Counters, journaled::Journaled};
+use super::{Attr, FsError, MountOptions, cleaning::Cleaning, counters::Counters, journaled::Journaled};
 use crate::{
     buffer::Buffer,
     mutants::{Mutant, lives},
@@ -69,6 +69,9 @@ pub(super) struct State {
     pub(super) full: BTreeSet<(u64, u64)>,
     /// Where files were written out last: the next ones go on there.
     pub(super) near: StripeNo,
+    pub(super) cleaning: Cleaning,
+    /// Half-empty stripes are cleaned.
+    pub(super) cleans: bool,
     pub(super) counters: Counters,
     pub(super) is_read_only: bool,
     /// A change is under way, or was not ended: what is in memory is no state of the file system.
@@ -77,7 +80,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(volume: Arc<dyn Volume>, store: Store, buffer: Buffer, is_read_only: bool) -> Self {
+    pub(super) fn new(volume: Arc<dyn Volume>, store: Store, buffer: Buffer, options: &MountOptions) -> Self {
         Self {
             volume,
             store,
@@ -90,8 +93,10 @@ impl State {
             unused: BTreeSet::new(),
             full: BTreeSet::new(),
             near: StripeNo(0),
+            cleaning: Cleaning::default(),
+            cleans: options.cleans,
             counters: Counters::default(),
-            is_read_only,
+            is_read_only: options.is_read_only,
             is_changing: false,
             versions: 0,
         }

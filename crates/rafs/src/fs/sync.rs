@@ -6,7 +6,10 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use stripewise_device::Timestamp;
 
-use super::{Fs, FsError, Shared, write_out::Scope};
+use super::{
+    Fs, FsError, Shared,
+    write_out::{Planned, Scope},
+};
 use crate::{
     journal::CommitError,
     mutants::{Mutant, lives},
@@ -186,6 +189,8 @@ impl Shared {
                     Ok((0, None)) => break,
                     Ok((count, plan)) => {
                         written += count;
+                        let small = plan.as_ref().and_then(Planned::small_stripe);
+                        small.iter().for_each(|stripe| state.cleaning.note_written(*stripe, self.env.now()));
                         planned.extend(plan);
                     }
                     // The stripes with room may all be in this batch.

@@ -19,7 +19,7 @@ use super::{FsError, map::Mapped, state::State};
 use crate::{
     buffer::{Lent, Owner},
     mutants::{Mutant, lives},
-    shape::{BLOCK_BYTES, BlockNo},
+    shape::{BLOCK_BYTES, BlockNo, StripeNo},
     space::Opened,
     store::StripeWrite,
     volume::Volume,
@@ -50,6 +50,11 @@ impl Planned {
             write.carry_out(volume).await?;
         }
         Ok(())
+    }
+
+    /// The stripe, if it is not one file's.
+    pub(super) fn small_stripe(&self) -> Option<StripeNo> {
+        (!self.is_large).then_some(self.opened.stripe)
     }
 
     pub(super) fn blocks(&self) -> u64 {

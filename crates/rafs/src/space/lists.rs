@@ -50,6 +50,15 @@ impl Lists {
         Some((*stripe, *rank))
     }
 
+    /// The stripes of lists with so many free blocks or more, the emptiest ones first, and how many blocks of each are free.
+    pub(super) fn with_free(&self, blocks: u32) -> Vec<(StripeNo, u32)> {
+        let lists = self.by_rank.iter().filter(|(rank, _)| rank.blocks >= blocks);
+        let mut all: Vec<_> =
+            lists.flat_map(|(rank, list)| list.iter().map(|stripe| (*stripe, rank.blocks))).collect();
+        all.sort_by_key(|(stripe, free)| (std::cmp::Reverse(*free), *stripe));
+        all
+    }
+
     /// How many stripes each list has, by rank.
     pub(super) fn lengths(&self) -> impl Iterator<Item = (Rank, usize)> {
         self.by_rank.iter().map(|(rank, list)| (*rank, list.len()))

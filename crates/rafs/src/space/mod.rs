@@ -115,6 +115,8 @@ pub struct Space {
     lists: BTreeMap<GroupKind, Lists>,
     /// Stripes that are being filled are in no list.
     open: BTreeSet<StripeNo>,
+    /// Nor are those that are being emptied, as long as others have room.
+    avoided: BTreeSet<StripeNo>,
     /// Groups that are not as the tree has them.
     changed: BTreeSet<u64>,
     counts: Counts,
@@ -131,6 +133,7 @@ impl Space {
             untyped: (0..layout.groups).collect(),
             lists: BTreeMap::new(),
             open: BTreeSet::new(),
+            avoided: BTreeSet::new(),
             changed: BTreeSet::new(),
             counts: Counts::default(),
         }
@@ -174,6 +177,15 @@ impl Space {
     /// Free stripes are best, in groups of this kind and then in unused ones, then those with most room. Where nothing is left, small
     /// files and the tree get what groups of other kinds have.
     pub fn open(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
+        let opened = self.open_best(kind, near);
+        if opened.is_some() || self.avoided.is_empty() {
+            return opened;
+        }
+        self.avoid(&BTreeSet::new());
+        self.open_best(kind, near)
+    }
+
+    fn open_best(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
         let whole = self.layout.geometry.stripe_blocks();
         let best = self.lists.get(&kind).and_then(|lists| lists.best(near));
         let is_whole = best.is_some_and(|(_, rank)| rank.blocks == whole);
@@ -187,6 +199,35 @@ impl Space {
         self.open.insert(opened.stripe);
         self.list(opened.stripe);
         Some(opened)
+    }
+
+    /// These stripes are being emptied: they are filled only if no other one has room. Those that were before no longer are.
+    pub fn avoid(&mut self, stripes: &BTreeSet<StripeNo>) {
+        let before = std::mem::replace(&mut self.avoided, stripes.clone());
+        before.union(stripes).for_each(|stripe| self.list(*stripe));
+    }
+
+    /// The stripes of this kind of which half or more is free, but not all, the emptiest ones first, and how many blocks of each are
+    /// taken. Not those with blocks that are held, or that are being filled.
+    #[must_use]
+    pub fn half_empty(&self, kind: GroupKind) -> Vec<(StripeNo, u64)> {
+        let whole = self.layout.geometry.stripe_blocks();
+        let all = self.lists.get(&kind).map_or(Vec::new(), |lists| lists.with_free(whole.div_ceil(2)));
+        let taken = |(stripe, free): (StripeNo, u32)| {
+            let taken = self.busy(stripe).0;
+            (taken > 0 && taken + u64::from(free) == u64::from(whole)).then_some((stripe, taken))
+        };
+        all.into_iter().filter_map(taken).collect()
+    }
+
+    /// How many stripes are free, and how many there are.
+    #[must_use]
+    pub fn free_stripes(&self) -> (u64, u64) {
+        let whole = self.layout.geometry.stripe_blocks();
+        let of_group = u64::from(self.layout.group_stripes);
+        let listed = self.lists.values().flat_map(Lists::lengths);
+        let free: usize = listed.filter(|(rank, _)| rank.blocks == whole).map(|(_, count)| count).sum();
+        (free as u64 + self.untyped.len() as u64 * of_group, self.layout.groups * of_group)
     }
 
     /// The caller no longer fills a stripe.
@@ -378,7 +419,8 @@ impl Space {
 
     /// Puts a stripe in the list where it belongs.
     fn list(&mut self, stripe: StripeNo) {
-        let rank = if self.open.contains(&stripe) { None } else { self.rank(stripe) };
+        let is_kept = self.open.contains(&stripe) || self.avoided.contains(&stripe);
+        let rank = if is_kept { None } else { self.rank(stripe) };
         let Some((used, _)) = self.used_of(stripe) else { return };
         self.lists.entry(used.kind()).or_default().place(stripe, rank);
     }

@@ -221,6 +221,24 @@ impl Store {
         self.space.free_slots(stripe)
     }
 
+    /// The stripes of this kind of which half or more is free, but not all, the emptiest ones first, and how many blocks of each are
+    /// taken.
+    #[must_use]
+    pub fn half_empty(&self, kind: GroupKind) -> Vec<(StripeNo, u64)> {
+        self.space.half_empty(kind)
+    }
+
+    /// How many stripes are free, and how many there are.
+    #[must_use]
+    pub fn free_stripes(&self) -> (u64, u64) {
+        self.space.free_stripes()
+    }
+
+    /// These stripes are filled only if no other one has room, until the next call.
+    pub fn avoid(&mut self, stripes: &BTreeSet<StripeNo>) {
+        self.space.avoid(stripes);
+    }
+
     /// A stripe is no longer filled.
     pub fn close_stripe(&mut self, stripe: StripeNo) {
         self.space.close(stripe);

@@ -145,3 +145,41 @@ fn a_file_that_grows_slowly_moves_to_stripes_of_its_own() {
     world.run(|fs| Box::pin(fs.unmount())).unwrap();
     world.check();
 }
+
+/// The files of every fourth one stay, in stripes of which most is free then: they move together, and that ends.
+#[test]
+fn what_is_left_in_half_empty_stripes_moves_together() {
+    let world = plain();
+    for number in 0..400_u32 {
+        let name: &'static [u8] = Box::leak(format!("file {number}").into_boxed_str().into_boxed_bytes());
+        let inode = file(&world, name, &[number as u8; 20_000]);
+        world.run(move |fs| Box::pin(async move { fs.forget(inode, 1).await }));
+    }
+    world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    for number in (0..400_u32).filter(|number| number % 4 != 0) {
+        let name = format!("file {number}");
+        world.run(move |fs| Box::pin(async move { fs.unlink(ROOT, name.as_bytes()).await })).unwrap();
+    }
+    world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    let state = || world.run(|fs| Box::pin(async move { fs.shared.state.lock().await.store.free_stripes() }));
+    let (before, _) = state();
+    world.env.pass(Duration::from_secs(100));
+    let (after, _) = state();
+    let counters = world.run(|fs| Box::pin(fs.counters()));
+    // 500 blocks are left in some 32 stripes of 64 blocks, and fit 8.
+    assert!(after >= before + 16, "{before} free stripes, then {after}: {counters:?}");
+    assert!(counters.cleaned_blocks * 4 <= counters.written_blocks, "{counters:?}");
+    world.env.pass(Duration::from_secs(1000));
+    assert_eq!(world.run(|fs| Box::pin(fs.counters())), counters);
+    for number in (0..400_u32).step_by(4) {
+        let name = format!("file {number}");
+        let read = world.run(move |fs| {
+            Box::pin(async move {
+                let inode = fs.lookup(ROOT, name.as_bytes()).await?.inode;
+                fs.read(inode, 0, 1 << 20).await
+            })
+        });
+        assert!(read.unwrap()[..] == [number as u8; 20_000]);
+    }
+    world.check();
+}

@@ -1,0 +1,199 @@
+//! Cleaning: what is left in half-empty stripes moves together, so that there are free stripes again.
+//!
+//! The paper has none: where no stripe is free, holes are filled, with a read for each write. So it is here for writers, which never
+//! wait for cleaning. Beside them, a pass chooses victims, the emptiest stripes first, and none that was written lately: what is young is
+//! likely to change soon. One walk over the tree finds the files that have blocks there, and reads these into the buffer, from where
+//! the next write-out takes them. No pass begins that would gain no stripe, and passes move up to a quarter of what files have
+//! written since the mount: so they end.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    ops::RangeInclusive,
+    time::Duration,
+};
+
+use stripewise_device::Timestamp;
+use stripewise_format::rafs::{
+    key::{Key, KeyKind},
+    space::GroupKind,
+};
+
+use super::{
+    FsError,
+    map::{Mapped, mapped},
+    state::{Now, State},
+};
+use crate::{
+    buffer::Owner,
+    mutants::{Mutant, lives},
+    shape::{BLOCK_BYTES, BlockNo, StripeNo},
+    tree::Scan,
+};
+
+/// Passes move up to so much of what files write, in percent.
+const MOVED_PERCENT: u64 = 25;
+/// With fewer stripes free, in percent, a pass does not wait for idle times.
+const FREE_PERCENT: u64 = 5;
+/// A pass takes up to this part of the buffer.
+const BUFFER_PARTS: u64 = 4;
+/// Stripes that were written less long ago are left alone.
+const YOUNG: Duration = Duration::from_secs(30);
+/// Stripes that were written lately and are remembered at most.
+const RECENT_MAX: usize = 4096;
+
+/// All keys.
+const ALL: RangeInclusive<Key> =
+    Key::new(0, KeyKind::Group, 0)..=Key::new(u64::MAX, KeyKind::Extent, u64::MAX);
+
+/// Whether there is a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// None would gain anything, or the time is wrong.
+    No,
+    /// One would, once what was written lately is older.
+    Later,
+    /// There is one.
+    UnderWay,
+}
+
+/// The pass that is under way, and what passes remember.
+#[derive(Debug, Default)]
+pub(super) struct Cleaning {
+    /// Where the pass goes on.
+    walk: Option<Scan>,
+    victims: BTreeSet<StripeNo>,
+    /// When stripes were written, in order.
+    recent: VecDeque<(Timestamp, StripeNo)>,
+}
+
+impl Cleaning {
+    /// A stripe of small files is written.
+    pub(super) fn note_written(&mut self, stripe: StripeNo, now: Timestamp) {
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((now, stripe));
+    }
+
+    fn is_young(&mut self, now: Timestamp) -> impl Fn(StripeNo) -> bool + use<> {
+        while self.recent.front().is_some_and(|(at, _)| now.since(*at) >= YOUNG) {
+            self.recent.pop_front();
+        }
+        let young: BTreeSet<StripeNo> = self.recent.iter().map(|(_, stripe)| *stripe).collect();
+        move |stripe| young.contains(&stripe)
+    }
+
+    /// Whether a pass has found all that it looks for.
+    pub(super) fn is_walked(&self) -> bool {
+        self.walk.is_none() && !self.victims.is_empty()
+    }
+}
+
+impl State {
+    /// Begins a pass if it would gain a stripe, and if now is the time.
+    pub(super) fn begin_cleaning(&mut self, is_idle: bool, now: Timestamp) -> Pass {
+        if !self.cleaning.victims.is_empty() {
+            return Pass::UnderWay;
+        }
+        if !self.cleans || self.check_writable().is_err() || !is_idle && !self.has_few_free_stripes() {
+            return Pass::No;
+        }
+        let is_young = self.cleaning.is_young(now);
+        let victims = self.victims(|stripe| !is_young(stripe));
+        if victims.is_empty() {
+            return if self.victims(|_| true).is_empty() { Pass::No } else { Pass::Later };
+        }
+        self.store.avoid(&victims);
+        self.cleaning.victims = victims;
+        self.cleaning.walk = Some(Scan::over(ALL));
+        self.counters.cleaning_passes += 1;
+        Pass::UnderWay
+    }
+
+    /// What a pass would empty; nothing if it would gain no stripe.
+    fn victims(&self, may_be: impl Fn(StripeNo) -> bool) -> BTreeSet<StripeNo> {
+        let may_move = (self.counters.written_blocks * MOVED_PERCENT / 100)
+            .saturating_sub(self.counters.cleaned_blocks)
+            .min(self.buffer.room() / BUFFER_PARTS);
+        let (mut victims, mut blocks) = (BTreeSet::new(), 0);
+        for (stripe, taken) in self.store.half_empty(GroupKind::Small) {
+            if blocks + taken > may_move {
+                break;
+            }
+            if may_be(stripe) {
+                blocks += taken;
+                victims.insert(stripe);
+            }
+        }
+        let filled = blocks.div_ceil(self.volume.geometry().stripe_blocks().into());
+        let gains = victims.len() as u64 > filled && self.reserve(blocks).is_ok();
+        if gains { victims } else { BTreeSet::new() }
+    }
+
+    fn has_few_free_stripes(&self) -> bool {
+        let (free, all) = self.store.free_stripes();
+        free * 100 < all * FREE_PERCENT
+    }
+
+    /// A step of the pass: one leaf of the tree. Returns whether the walk goes on.
+    pub(super) async fn clean_some(&mut self, now: Now) -> Result<bool, FsError> {
+        let Some(mut walk) = self.cleaning.walk.take() else { return Ok(false) };
+        let Some(items) = walk.batch(self.store.tree()).await? else { return Ok(false) };
+        for item in items.into_iter().filter(|item| item.key.kind == KeyKind::Extent) {
+            let extent = mapped(item.key.object, item.key, &item.value)?;
+            for part in self.in_victims(&extent) {
+                if self.buffer.room() < u64::from(part.extent.blocks) {
+                    return Ok(false);
+                }
+                self.take_along(item.key.object, &part, now).await?;
+            }
+        }
+        self.cleaning.walk = Some(walk);
+        Ok(true)
+    }
+
+    /// The parts of an extent that lie in victims.
+    fn in_victims(&self, extent: &Mapped) -> Vec<Mapped> {
+        if extent.extent.crcs.is_none() {
+            return Vec::new();
+        }
+        let geometry = self.volume.geometry();
+        let (mut parts, blocks) = (Vec::new(), extent.blocks());
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let (stripe, slot) = geometry.locate(BlockNo(extent.extent.place + (at - blocks.start)));
+            let end = blocks.end.min(at + u64::from(geometry.stripe_blocks() - slot));
+            if self.cleaning.victims.contains(&stripe) {
+                parts.extend(extent.part(&(at..end)));
+            }
+            at = end;
+        }
+        parts
+    }
+
+    /// Reads blocks of a file into the buffer, unless something newer is there: that will be written out as well.
+    async fn take_along(&mut self, inode: u64, part: &Mapped, now: Now) -> Result<(), FsError> {
+        let blocks = part.blocks();
+        if !self.buffer.read(inode, blocks.clone()).is_empty() {
+            if !lives(Mutant::OlderCleaned) {
+                return Ok(());
+            }
+            self.buffer.drop_blocks(inode, blocks.clone());
+        }
+        let bytes = blocks.start * BLOCK_BYTES as u64..blocks.end * BLOCK_BYTES as u64;
+        let data = self.bytes(inode, bytes).await?;
+        let folder = self.live(inode).await?.inode.parent;
+        self.buffer.write(Owner { folder, inode }, blocks.start, &data.freeze(), now.at);
+        self.counters.cleaned_blocks += blocks.end - blocks.start;
+        Ok(())
+    }
+
+    /// What the pass has found is written out, or it was given up: its victims may be filled again. After an error that will come again
+    /// there are no more passes.
+    pub(super) fn end_cleaning(&mut self, ended: &Result<(), FsError>) {
+        self.cleans &= matches!(ended, Ok(()) | Err(FsError::NoSpace | FsError::Io(_)));
+        self.store.avoid(&BTreeSet::new());
+        self.cleaning.victims.clear();
+        self.cleaning.walk = None;
+    }
+}
