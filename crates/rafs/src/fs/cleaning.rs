@@ -62,6 +62,8 @@ pub(super) struct Cleaning {
     /// Where the pass goes on.
     walk: Option<Scan>,
     victims: BTreeSet<StripeNo>,
+    /// Victims of earlier passes that were not written since. What is left in them cannot move, such as the rest of a large file.
+    tried: BTreeSet<StripeNo>,
     /// When stripes were written, in order.
     recent: VecDeque<(Timestamp, StripeNo)>,
 }
@@ -73,6 +75,7 @@ impl Cleaning {
             self.recent.pop_front();
         }
         self.recent.push_back((now, stripe));
+        self.tried.remove(&stripe);
     }
 
     fn is_young(&mut self, now: Timestamp) -> impl Fn(StripeNo) -> bool + use<> {
@@ -120,7 +123,7 @@ impl State {
             if blocks + taken > may_move {
                 break;
             }
-            if may_be(stripe) {
+            if may_be(stripe) && !self.cleaning.tried.contains(&stripe) {
                 blocks += taken;
                 victims.insert(stripe);
             }
@@ -193,7 +196,7 @@ impl State {
     pub(super) fn end_cleaning(&mut self, ended: &Result<(), FsError>) {
         self.cleans &= matches!(ended, Ok(()) | Err(FsError::NoSpace | FsError::Io(_)));
         self.store.avoid(&BTreeSet::new());
-        self.cleaning.victims.clear();
+        self.cleaning.tried.append(&mut self.cleaning.victims);
         self.cleaning.walk = None;
     }
 }

@@ -27,6 +27,15 @@ const BATCHES_MAX: u64 = 1 << 16;
 /// Parts of the journal that one fsync may take along; what is larger goes to stripes first.
 const JOURNAL_PARTS: u64 = 8;
 
+/// Whose blocks come along with a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Along {
+    /// Those of files that tasks in fsync wait for.
+    Synced,
+    /// Also those of files of which something was overwritten since their blocks were durable last.
+    Overtaken,
+}
+
 /// An fsync that waits for a commit: its file, and how the commit ended.
 pub(super) type Ticket = Arc<(u64, Mutex<Option<Result<(), FsError>>>)>;
 
@@ -81,15 +90,8 @@ impl Shared {
 
     pub(super) async fn sync(&self) -> Result<(), FsError> {
         self.write_out(Scope::All).await?;
-        {
-            // What was overwritten before it was written out is nowhere else: its newer version comes along.
-            let mut state = self.state.lock().await;
-            let overtaken = std::mem::take(&mut state.overtaken);
-            let overtaken = overtaken.into_iter().filter(|_| !lives(Mutant::OvertakenForgotten));
-            let tickets = overtaken.map(|inode| Arc::new((inode, Mutex::new(None))));
-            self.syncs.lock().extend(tickets);
-        }
-        self.commit(None).await
+        // What was overwritten before it was written out is nowhere else: its newer version comes along.
+        self.commit_with(None, Along::Overtaken).await
     }
 
     pub(super) async fn checkpoint(&self) -> Result<(), FsError> {
@@ -99,6 +101,10 @@ impl Shared {
 
     /// Commits all changes, for all tasks that wait in fsync: they share it. One whose ticket was served by another task does nothing.
     pub(super) async fn commit(&self, own: Option<&Ticket>) -> Result<(), FsError> {
+        self.commit_with(own, Along::Synced).await
+    }
+
+    async fn commit_with(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
         for _ in 0..TRIES {
             let mut state = self.state.lock().await;
             if let Some(told) = own.and_then(|ticket| *ticket.1.lock()) {
@@ -106,6 +112,9 @@ impl Shared {
             }
             let tickets = std::mem::take(&mut *self.syncs.lock());
             let mut files: Vec<u64> = tickets.iter().map(|ticket| ticket.0).collect();
+            if along == Along::Overtaken && !lives(Mutant::OvertakenForgotten) {
+                files.extend(&state.overtaken);
+            }
             files.sort_unstable();
             files.dedup();
             let committed = state.commit(&files).await;
@@ -119,6 +128,9 @@ impl Shared {
                 }
                 self.make_journal_room().await?;
                 continue;
+            }
+            if committed.is_ok() {
+                state.overtaken.retain(|inode| files.binary_search(inode).is_err());
             }
             tickets.iter().for_each(|ticket| *ticket.1.lock() = Some(committed));
             return committed;
