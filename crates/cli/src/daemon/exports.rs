@@ -198,6 +198,17 @@ impl Exports {
         begin()
     }
 
+    /// Begins something that must have the array to itself, and without exports, under the lock.
+    pub(super) fn while_free(
+        &self,
+        deadline: Deadline,
+        begin: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let held = self.held(deadline)?;
+        held.check_free(&self.source)?;
+        begin()
+    }
+
     pub(super) fn attached(&self) -> Option<String> {
         self.told().attached.as_ref().map(|(path, _)| path.clone())
     }
@@ -334,6 +345,19 @@ impl Held {
         }
         self.closed = true;
         Ok(notes)
+    }
+
+    /// Refuses what must be alone on the array.
+    fn check_free(&self, source: &Source) -> anyhow::Result<()> {
+        self.check_open()?;
+        let name = &source.name;
+        if let Some(attached) = &self.attached {
+            bail!("it is attached at {}; `stripewise detach {name}` first", attached.path());
+        }
+        if let Some(server) = self.servers.first() {
+            bail!("it is served at {}; `stripewise serve {name} --stop` first", uri_of(server, name));
+        }
+        Ok(())
     }
 
     /// Refuses to overwrite an array that is in use, through the block device or over NBD.

@@ -61,6 +61,7 @@ impl DaemonState {
             forced: forced(&report),
             attached: self.exports.attached(),
             exports: self.exports.addresses(),
+            mounted: self.file_system.mounted(),
             job_written_bytes: report.members.iter().map(|member| member.stats.job_written_bytes).sum(),
             counters: counted.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             metadata_written_bytes: report.members.iter().map(|member| member.stats.metadata_bytes).sum(),

@@ -5,6 +5,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod array;
+mod array_killed;
+mod helper;
 mod life;
 mod refused;
 mod world;

@@ -10,7 +10,7 @@
 //! * `entries`, `rename`, `names`: folders; `attributes`: extended attributes;
 //! * `map`: extents; `read`, `write`: bytes;
 //! * `write_out`: from the buffer to stripes; `pieces`: what moves there; `commit`: to the journal; `sync`: both, with their locks;
-//! * `background`: what goes on by itself; `mount`: mkfs, mount and unmount;
+//! * `background`: what goes on by itself; `mount`: mkfs, mount and unmount; `pace`: when it is written out;
 //! * `attr`, `error`, `counters`: what callers see.
 
 mod attr;
@@ -25,6 +25,7 @@ mod map;
 mod mount;
 mod names;
 mod operations;
+mod pace;
 mod pieces;
 mod read;
 mod rename;
@@ -45,6 +46,7 @@ pub use self::{
     counters::Counters,
     error::FsError,
     mount::{MountError, MountOptions},
+    pace::Pace,
     rename::Rename,
     write::FILE_BYTES_MAX,
 };
@@ -64,6 +66,8 @@ struct Shared {
     env: EnvHandle,
     volume: Arc<dyn Volume>,
     options: MountOptions,
+    /// T_f and T_t as they are now.
+    pace: Mutex<Pace>,
     state: AsyncMutex<State>,
     /// One write-out at a time. Taken before the state.
     turn: AsyncMutex<()>,

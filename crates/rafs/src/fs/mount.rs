@@ -19,6 +19,7 @@ use super::{
     Fs, FsError, NewInode, ROOT, Shared,
     background::{self, Kick},
     entries::inode_of,
+    pace::Pace,
     state::{Now, State},
     write::FILE_BLOCKS_MAX,
 };
@@ -141,6 +142,7 @@ impl Fs {
             env: env.clone(),
             volume,
             options,
+            pace: Mutex::new(Pace { free_percent: options.free_percent, age: options.age }),
             state: AsyncMutex::new(state),
             turn: AsyncMutex::new(()),
             syncs: Mutex::new(Vec::new()),
