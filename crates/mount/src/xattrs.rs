@@ -18,12 +18,7 @@ use crate::{
 const SYSTEM: &[u8] = b"system.";
 
 impl Rafs {
-    pub(crate) async fn set_xattr(
-        &self,
-        inode: u64,
-        set: &Setxattr<'_>,
-        caller: Caller,
-    ) -> Result<Answer> {
+    pub(crate) async fn set_xattr(&self, inode: u64, set: &Setxattr<'_>, caller: Caller) -> Result<Answer> {
         if inode == ROOT && set.name == report::ATTRIBUTE.as_bytes() {
             return self.change_pace(set.value, caller).await;
         }

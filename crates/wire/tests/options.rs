@@ -4,8 +4,8 @@
 
 use serde_json::Value;
 use stripewise_wire::{
-    AttachChoice, CacheChange, ClassChoice, DiscardChoice, LoadSpec, MkfsSpec, MountChoice, PROTOCOL, Pattern, Request, ScrubAction,
-    ServeLimits, TraceChoice,
+    AttachChoice, CacheChange, ClassChoice, DiscardChoice, LoadSpec, MkfsSpec, MountChoice, PROTOCOL,
+    Pattern, Request, ScrubAction, ServeLimits, TraceChoice,
 };
 
 /// What is known since this protocol: a command in each line, and its options.

@@ -95,7 +95,8 @@ impl DaemonState {
             )
         });
         let cache = cache_problem(report).or_else(|| large_cache(&self.array));
-        unknown_policy(&self.name, report).into_iter().chain(cache).chain(stopping).collect()
+        let lost = self.file_system.lost().map(|why| format!("its file system was unmounted, but {why}"));
+        unknown_policy(&self.name, report).into_iter().chain(cache).chain(stopping).chain(lost).collect()
     }
 }
 

@@ -106,7 +106,8 @@ mod tests {
 
 /// The array's mounted file system.
 pub(super) fn mounted_text(mounted: &MountedStatus) -> String {
-    let label = if mounted.label.is_empty() { String::new() } else { format!(" \"{}\"", printable(&mounted.label)) };
+    let label =
+        if mounted.label.is_empty() { String::new() } else { format!(" \"{}\"", printable(&mounted.label)) };
     let point = printable(&mounted.point.display().to_string());
     let how = if mounted.is_read_only { " (read-only)" } else { "" };
     format!("RAFS{label} mounted on {point}{how}")

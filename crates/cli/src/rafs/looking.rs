@@ -44,7 +44,9 @@ pub(crate) async fn usage_status(
 
 /// The same as a mount tells it.
 pub(crate) fn report_of_unmounted(target: String, usage: UsageStatus) -> report::Report {
-    let UsageStatus { uuid, label, data_columns, chunk_bytes, by_rows, size_bytes, free_bytes, inodes, .. } = usage;
+    let UsageStatus {
+        uuid, label, data_columns, chunk_bytes, by_rows, size_bytes, free_bytes, inodes, ..
+    } = usage;
     let buffered_bytes = usage.buffered_bytes;
     let identity = Identity { target, uuid, label, data_columns, chunk_bytes, by_rows, pid: 0, array: None };
     report::Report { identity, size_bytes, free_bytes, inodes, buffered_bytes, free_percent: 0, age_ms: 0 }

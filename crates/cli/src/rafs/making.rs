@@ -10,12 +10,7 @@ use stripewise::{
     Device, MediaKind, ZeroFlags,
     internals::format::rafs::superblock::{SlotOrder, Superblock},
 };
-use stripewise_mount::rafs::{
-    fs::Fs,
-    shape::Order,
-    store::MakeOptions,
-    volume::Volume,
-};
+use stripewise_mount::rafs::{fs::Fs, shape::Order, store::MakeOptions, volume::Volume};
 use stripewise_wire::{MadeStatus, MkfsSpec, OrderChoice};
 use uuid::Uuid;
 

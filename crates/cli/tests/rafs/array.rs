@@ -8,6 +8,7 @@ use std::{
 };
 
 use rustix::process::{Signal, kill_process};
+use serde_json::json;
 
 use super::{
     common::{MIB, Need, Sandbox, eventually, has_ended, noise},
@@ -38,7 +39,8 @@ fn grow_tree(root: &Path, number: u64) {
 
 /// Panics unless two trees hold the same.
 fn assert_same(one: &Path, other: &Path) {
-    let said = Command::new("diff").args(["--recursive", "--no-dereference"]).args([one, other]).output().unwrap();
+    let said =
+        Command::new("diff").args(["--recursive", "--no-dereference"]).args([one, other]).output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
 }
 
@@ -66,7 +68,7 @@ fn a_tree_git_and_a_database_live_through_a_stop_of_the_array() {
     let mounted = sandbox.json(&format!("mount a {point}"));
     assert_eq!((&mounted["target"], &mounted["pid"]), (&"a".into(), &sandbox.status("a")["pid"]));
     let status = sandbox.status("a");
-    assert_eq!((&status["mounted"]["point"], &status["mounted"]["label"]), (&*point, "home").into_json());
+    assert_eq!((&status["mounted"]["point"], &status["mounted"]["label"]), (&json!(point), &json!("home")));
     assert!(sandbox.done("status").contains(&format!("RAFS \"home\" mounted on {point}")));
     assert!(sandbox.done("detail a").contains("mounted on"));
 
@@ -74,13 +76,21 @@ fn a_tree_git_and_a_database_live_through_a_stop_of_the_array() {
     grow_tree(&copy, 7);
     grow_tree(&root, 7);
     let repository = world.inside("repository");
-    run_in(world.point().as_ref(), "git", &["clone", "--quiet", "--bare", "--shared", &own_repository(sandbox), "repository"]);
+    run_in(
+        world.point().as_ref(),
+        "git",
+        &["clone", "--quiet", "--bare", "--shared", &own_repository(sandbox), "repository"],
+    );
     run_in(&repository, "git", &["fsck", "--full"]);
     let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) \
                 INSERT INTO t SELECT i, hex(zeroblob(100)) FROM n;";
-    run_in(point.as_ref(), "sqlite3", &["db", &format!("PRAGMA journal_mode=WAL; CREATE TABLE t(i, x); {rows}")]);
+    run_in(
+        point.as_ref(),
+        "sqlite3",
+        &["db", &format!("PRAGMA journal_mode=WAL; CREATE TABLE t(i, x); {rows}")],
+    );
     let listed = sandbox.json("df a");
-    assert_eq!((&listed[0]["point"], &listed[0]["array"]), (&*point, "a").into_json());
+    assert_eq!((&listed[0]["point"], &listed[0]["array"]), (&json!(point), &json!("a")));
 
     assert!(sandbox.done("umount a").contains("unmounted"));
     let looked = sandbox.json("fsck a");
@@ -90,23 +100,15 @@ fn a_tree_git_and_a_database_live_through_a_stop_of_the_array() {
     sandbox.done(&format!("mount a {point} -o ro"));
     assert_same(&copy, &root);
     run_in(&repository, "git", &["fsck", "--full"]);
-    let counted = run_in(point.as_ref(), "sqlite3", &["file:db?immutable=1", "SELECT count(*), sum(i) FROM t; PRAGMA integrity_check;"]);
+    let counted = run_in(
+        point.as_ref(),
+        "sqlite3",
+        &["file:db?immutable=1", "SELECT count(*), sum(i) FROM t; PRAGMA integrity_check;"],
+    );
     assert_eq!(counted, "2000|2001000\nok\n");
     assert!(fs::write(world.inside("new"), "x").is_err());
     sandbox.done(&format!("umount {point}"));
     sandbox.assert_consistent("a");
-}
-
-/// Two values as JSON, to be compared with others.
-trait IntoJson {
-    fn into_json(self) -> (&'static serde_json::Value, &'static serde_json::Value);
-}
-
-impl IntoJson for (&str, &str) {
-    fn into_json(self) -> (&'static serde_json::Value, &'static serde_json::Value) {
-        let leaked = |text: &str| &*Box::leak(Box::new(serde_json::Value::from(text)));
-        (leaked(self.0), leaked(self.1))
-    }
 }
 
 /// A repository with some commits.
@@ -144,7 +146,12 @@ fn an_array_is_mounted_attached_or_served_and_what_is_in_the_way_is_named() {
     sandbox.fails(1, &format!("mount a {point} --foreground"), &NONE, &["leave out --foreground"]);
     sandbox.fails(1, &format!("mount a {point} --buffer 16K"), &NONE, &["buffer"]);
     let linked = sandbox.run_dir().join("dev/a");
-    sandbox.fails(1, &format!("mount {} {point}", linked.display()), &NONE, &["not attached", "give its name"]);
+    sandbox.fails(
+        1,
+        &format!("mount {} {point}", linked.display()),
+        &NONE,
+        &["not attached", "give its name"],
+    );
 
     sandbox.done(&format!("mount a {point}"));
     let advice = format!("stripewise umount {point}");
@@ -152,16 +159,18 @@ fn an_array_is_mounted_attached_or_served_and_what_is_in_the_way_is_named() {
         sandbox.fails(1, line, &NONE, &["is mounted on", &advice]);
     }
     sandbox.fails(1, &format!("serve a --read-only --unix {socket}"), &NONE, &[&advice]);
-    sandbox.fails(1, "bench run a --rw randwrite --size 1M --yes", &NONE, &[""]);
+    sandbox.fails(1, "bench run a --rw randwrite --size 1M --force", &NONE, &[&advice]);
     sandbox.fails(8, "fsck a", &NONE, &["is mounted on", &advice]);
     let other = sandbox.path("other");
     fs::create_dir(&other).unwrap();
     sandbox.fails(1, &format!("mount a {other}"), &NONE, &["is mounted on", &advice]);
-    // A user keeps it.
+    // It is in use; detached, it is as long as that lasts.
     let held = File::create(world.inside("held")).unwrap();
     sandbox.fails(1, &format!("umount {point}"), &NONE, &["--lazy"]);
+    sandbox.done(&format!("umount {point} --lazy"));
+    sandbox.fails(1, "attach a", &NONE, &["was detached from", "close what is open"]);
     drop(held);
-    sandbox.done(&format!("umount {point}"));
+    eventually("it is let go of", || sandbox.status("a")["mounted"].is_null());
 
     sandbox.done(&format!("serve a --unix {socket}"));
     for line in [&format!("mount a {point}"), "mkfs a --force"] {

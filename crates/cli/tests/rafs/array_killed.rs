@@ -1,4 +1,5 @@
-//! The array's daemon is killed while clients sync files on its mount: nothing that was synced is lost.
+//! The array's daemon is killed while clients sync files on its mount, or asked to end while a member hangs: nothing that was
+//! synced is lost.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +14,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
 use super::{
-    common::{MIB, noise},
+    common::{Halted, MIB, eventually, has_ended, noise, on_a_served_file},
     world::{World, can_mount},
 };
 
@@ -70,7 +71,8 @@ fn nothing_that_was_synced_is_lost_when_the_daemon_is_killed() {
         // Dead mounts are cleared.
         sandbox.done(&format!("mount a {point} --buffer 8M --tt 300ms"));
         for (path, (seed, len)) in &*synced.lock().unwrap() {
-            let found = fs::read(path).unwrap_or_else(|error| panic!("round {round}: {}: {error}", path.display()));
+            let found =
+                fs::read(path).unwrap_or_else(|error| panic!("round {round}: {}: {error}", path.display()));
             assert!(found == noise(*seed, *len), "round {round}: {} is another one", path.display());
         }
         let is_over = AtomicBool::new(false);
@@ -92,4 +94,44 @@ fn nothing_that_was_synced_is_lost_when_the_daemon_is_killed() {
     }
     sandbox.done(&format!("umount {point}"));
     sandbox.assert_consistent("a");
+}
+
+#[test]
+fn a_member_that_hangs_keeps_a_second_sigterm_from_nothing_and_loses_nothing_that_was_synced() {
+    if !can_mount(&[]) {
+        return;
+    }
+    let Some((sandbox, server, served)) = on_a_served_file() else { return };
+    let point = sandbox.path("mnt");
+    fs::create_dir(&point).unwrap();
+    sandbox.done("mkfs a");
+    sandbox.done(&format!("mount a {point} --tt 10m"));
+    let synced = Path::new(&point).join("synced");
+    let content = noise(5, 3 << 20);
+    fs::write(&synced, &content).unwrap();
+    File::open(&synced).unwrap().sync_all().unwrap();
+    fs::write(Path::new(&point).join("buffered"), &content).unwrap();
+    let halted = Halted::new(server);
+    let pid = sandbox.pid("a");
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("it unmounts", || sandbox.log("a").contains("unmounting"));
+    thread::sleep(Duration::from_millis(300));
+    kill_process(pid, Signal::TERM).unwrap();
+    // The daemon's end closes its member's file, and that waits for the file's server.
+    let mut looks = 0;
+    while !sandbox.log("a").contains("it has stopped") {
+        assert!(looks < 900, "it still waits for the member:\n{}", sandbox.log("a"));
+        thread::sleep(Duration::from_millis(100));
+        looks += 1;
+    }
+    drop(halted);
+    eventually("it has ended", || has_ended(pid));
+    let members = [sandbox.path("m0"), sandbox.path("m1"), served];
+    sandbox.ok("assemble a", &members);
+    sandbox.done(&format!("mount a {point}"));
+    assert!(fs::read(&synced).unwrap() == content);
+    sandbox.done("umount a");
+    assert_eq!(sandbox.json("fsck a")["clean"], true);
+    sandbox.assert_consistent("a");
+    sandbox.done("stop a");
 }

@@ -16,12 +16,12 @@ use stripewise_mount::{
 use stripewise_wire::{Reply, Request, UsageStatus};
 
 use super::{
-    open, report_of,
+    open,
     place::{Target, target_of},
-    worked,
+    report_of, worked,
 };
 use crate::{
-    daemon, errors,
+    client, daemon, errors,
     given::is_same_device,
     printable::printable,
     rafs::{report_of_unmounted, usage_status},
@@ -87,7 +87,9 @@ fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
     let found = |row: &Row| Ok(Row { point: row.point.clone(), report: row.report.clone() });
     let path = match target_of(place)? {
         Target::Array(name) => {
-            let is_its = |row: &&Row| row.report.identity.array.as_ref() == Some(&name);
+            // By its place: arrays of other run directories may have the same name.
+            let point = client::status(&name)?.mounted.map(|mounted| mounted.point);
+            let is_its = |row: &&Row| row.point.is_some() && row.point == point;
             return mounted.iter().find(is_its).map_or_else(|| of_array(&name), found);
         }
         Target::Path(path) => path,

@@ -31,7 +31,9 @@ use crate::{
 fn order_parser() -> impl TypedValueParser<Value = OrderChoice> {
     one_of(OrderChoice::ALL, OrderChoice::name, |order| match order {
         OrderChoice::Rows => "Row by row: for flash",
-        OrderChoice::Columns => "Column by column, so that a small file stays on one disk: for disks that rotate",
+        OrderChoice::Columns => {
+            "Column by column, so that a small file stays on one disk: for disks that rotate"
+        }
     })
 }
 

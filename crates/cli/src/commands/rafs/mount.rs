@@ -13,9 +13,8 @@ use stripewise_wire::{MountChoice, MountedStatus, Reply, Request};
 
 use super::{
     options::Words,
-    report_of,
     place::{Target, target_of},
-    worked,
+    report_of, worked,
 };
 use crate::{
     client,
@@ -165,11 +164,13 @@ fn remount(args: &MountArgs, words: &Words) -> anyhow::Result<ExitCode> {
         age_ms: age.map(|age| u64::try_from(age.as_millis())).transpose().context("--tt")?,
     };
     let value = serde_json::to_vec(&change)?;
-    rustix::fs::setxattr(&args.folder, ATTRIBUTE, &value, XattrFlags::empty()).map_err(|error| match error {
-        Errno::PERM => anyhow!("{folder}: only root, and the user who mounted it, can change it"),
-        Errno::ROFS => anyhow!("{folder}: nothing is written out of a read-only mount"),
-        other => anyhow!("{folder}: {other}"),
-    })?;
+    rustix::fs::setxattr(&args.folder, ATTRIBUTE, &value, XattrFlags::empty()).map_err(
+        |error| match error {
+            Errno::PERM => anyhow!("{folder}: only root, and the user who mounted it, can change it"),
+            Errno::ROFS => anyhow!("{folder}: nothing is written out of a read-only mount"),
+            other => anyhow!("{folder}: {other}"),
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,9 +9,29 @@ use crate::{numbers::THREADS_MAX, sizes::parse_size, times::parse_time};
 
 /// What mount(8), systemd and the kernel's own list of mounts say, and what changes nothing here.
 const PASSED_OVER: &[&str] = &[
-    "", "defaults", "default_permissions", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner",
-    "group", "async", "nodiratime", "diratime", "lazytime", "nolazytime", "norelatime", "nostrictatime", "silent",
-    "loud", "nomand", "seclabel",
+    "",
+    "defaults",
+    "default_permissions",
+    "auto",
+    "noauto",
+    "nofail",
+    "_netdev",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "async",
+    "nodiratime",
+    "diratime",
+    "lazytime",
+    "nolazytime",
+    "norelatime",
+    "nostrictatime",
+    "silent",
+    "loud",
+    "nomand",
+    "seclabel",
 ];
 /// The same, with a value.
 const PASSED_OVER_WITH: &[&str] =
@@ -79,7 +99,9 @@ impl Words {
     fn take_value(&mut self, word: &str) -> anyhow::Result<()> {
         match word.split_once('=') {
             Some(("tf", value)) => self.tf = Some(number(word, value, 0..=FREE_PERCENT_MAX)?),
-            Some(("tt", value)) => self.tt = Some(parse_time(value).map_err(|why| anyhow!("-o {word}: {why}"))?),
+            Some(("tt", value)) => {
+                self.tt = Some(parse_time(value).map_err(|why| anyhow!("-o {word}: {why}"))?)
+            }
             Some(("buffer", value)) => {
                 self.buffer = Some(parse_size(value).map_err(|why| anyhow!("-o {word}: {why}"))?);
             }
@@ -114,13 +136,10 @@ mod tests {
 
     #[test]
     fn the_last_of_opposites_counts_and_what_mount_8_passes_on_is_passed_over() {
-        let said = parse("ro,nodev,dev,noexec,,defaults,noauto,nofail,_netdev,user,x-systemd.automount").unwrap();
-        let expected = Words {
-            read_only: Some(true),
-            nodev: Some(false),
-            noexec: Some(true),
-            ..Words::default()
-        };
+        let said =
+            parse("ro,nodev,dev,noexec,,defaults,noauto,nofail,_netdev,user,x-systemd.automount").unwrap();
+        let expected =
+            Words { read_only: Some(true), nodev: Some(false), noexec: Some(true), ..Words::default() };
         assert_eq!(said, expected);
         let error = parse("rw,user_xattr").unwrap_err().to_string();
         assert!(error.contains("user_xattr") && error.contains("known are"), "{error}");

@@ -20,8 +20,8 @@ use stripewise_mount::{
 use stripewise_wire::{Reply, Request};
 
 use super::{
-    report_of,
     place::{Target, target_of},
+    report_of,
 };
 use crate::{
     client,
@@ -63,7 +63,7 @@ pub(crate) fn umount(args: &UmountArgs, json: bool) -> anyhow::Result<ExitCode> 
         return tell(&folder, "detached", json);
     }
     match (&report.identity.array, server) {
-        (Some(name), _) => wait_for_daemon(name)?,
+        (Some(name), _) => wait_for_daemon(name, report.identity.pid)?,
         (None, Some(server)) => wait_for_server(&folder, &report, &server)?,
         (None, None) => {}
     }
@@ -76,8 +76,11 @@ fn point_of(name: &str) -> anyhow::Result<PathBuf> {
     Ok(mounted.with_context(|| format!("{name}: its daemon has no file system mounted"))?.point)
 }
 
-/// Waits until the array's daemon has written all out.
-fn wait_for_daemon(name: &str) -> anyhow::Result<()> {
+/// Waits until the array's daemon has written all out. One of another run directory cannot be asked.
+fn wait_for_daemon(name: &str, pid: u32) -> anyhow::Result<()> {
+    if client::status(name).is_ok_and(|status| status.pid != pid) {
+        return Ok(());
+    }
     let deadline = Instant::now() + END_TIMEOUT;
     loop {
         match client::ask(name, &Request::Unmounted) {

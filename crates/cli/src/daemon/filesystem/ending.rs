@@ -1,6 +1,9 @@
 //! The end of what uses the file system, when the array is stopped.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::bail;
 use stripewise_wire::Notes;
@@ -28,7 +31,7 @@ const FORCED_MORE: Duration = Duration::from_secs(2);
 enum Found {
     Nothing,
     Work(Work),
-    Mounted(std::path::PathBuf),
+    Mounted(PathBuf),
 }
 
 impl FileSystem {
@@ -39,7 +42,7 @@ impl FileSystem {
     /// If it is in use.
     pub(in crate::daemon) fn end(&self, users: Users, patience: Patience<'_>) -> anyhow::Result<Notes> {
         loop {
-            match self.found_or_closed() {
+            match self.found_or_closed(users) {
                 Found::Nothing => return Ok(Notes::new()),
                 Found::Work(work) if users == Users::Refuse => {
                     bail!("{}; wait for that, and stop it then", work.told())
@@ -58,7 +61,7 @@ impl FileSystem {
                         FORCED_WRITE_OUT.as_secs()
                     ),
                     Users::Unmount => self.unmount(&point, patience)?,
-                    Users::Force => return Ok(self.force(&point, patience.deadline)),
+                    Users::Force => return Ok(self.force(&point, patience)),
                 },
             }
         }
@@ -79,10 +82,10 @@ impl FileSystem {
     }
 
     /// What uses it; if nothing does, nothing will.
-    fn found_or_closed(&self) -> Found {
+    fn found_or_closed(&self, users: Users) -> Found {
         let mut state = self.state.lock();
         match &state.used {
-            Use::Work(work) if !work.only_reads() => return Found::Work(*work),
+            Use::Work(work) if users == Users::Refuse || !work.only_reads() => return Found::Work(*work),
             Use::Mounted { status, .. } => return Found::Mounted(status.point.clone()),
             // What only reads fails when the array has stopped.
             Use::None | Use::Work(_) => {}
@@ -119,23 +122,24 @@ impl FileSystem {
         }
     }
 
-    /// Takes the mount from its users.
-    fn force(&self, point: &Path, deadline: Deadline) -> Notes {
+    /// Takes the mount from its users. It is waited for as long as something is written, and no longer than its limit.
+    fn force(&self, point: &Path, patience: Patience<'_>) -> Notes {
         let told = printable(&point.display().to_string());
-        let patience = Patience::while_written(&|| 0, deadline.or_after(FORCED_DETACH));
-        let is_out = mounts::unmount_own(point, true, patience).unwrap_or(false);
-        let limit = deadline.within(FORCED_WRITE_OUT);
+        let detach = Patience { deadline: patience.deadline.or_after(FORCED_DETACH), ..patience };
+        let is_out = mounts::unmount_own(point, true, detach).unwrap_or(false);
+        let limit = patience.deadline.within(FORCED_WRITE_OUT);
         if let Use::Mounted { tell, .. } = &self.state.lock().used {
             // A thread that has ended meanwhile needs to hear nothing.
             let _ = tell.send(Event::Force(limit));
         }
-        let until = Deadline::after(limit + FORCED_MORE);
-        let has_ended = self.waits(Patience { still_max: limit + FORCED_MORE, ..Patience::while_written(&|| 0, until) });
+        let has_ended = self.waits(Patience { deadline: Deadline::after(limit + FORCED_MORE), ..patience });
         self.close();
         let lost = self.lost().filter(|_| has_ended);
-        let lost = lost.or_else(|| (!has_ended).then(|| "it could not all be written out in time".to_owned()));
+        let lost =
+            lost.or_else(|| (!has_ended).then(|| "it could not all be written out in time".to_owned()));
         let of_data = lost.map(|why| format!("what was written to {told} and not synced is lost: {why}"));
-        let of_mount = (!is_out).then(|| format!("{told} fails every request now; `stripewise umount {told}` clears it"));
+        let of_mount = (!is_out)
+            .then(|| format!("{told} fails every request now; `stripewise umount {told}` clears it"));
         of_data.into_iter().chain(of_mount).collect()
     }
 }

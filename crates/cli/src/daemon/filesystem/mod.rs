@@ -9,15 +9,18 @@ mod mounting;
 mod requests;
 mod work;
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{Arc, mpsc::Sender},
+};
 
 use anyhow::bail;
 use parking_lot::{Condvar, Mutex};
-use std::sync::{Arc, mpsc::Sender};
+use stripewise_mount::fuse::own_mounts;
 use stripewise_wire::MountedStatus;
 
-pub(super) use self::work::Working;
 use self::mounting::Event;
+pub(super) use self::work::Working;
 use crate::printable::printable;
 
 /// What goes on with the file system while a command waits.
@@ -131,8 +134,14 @@ impl State {
 
 /// What to say about a mount that is in the way.
 fn in_use(point: &Path) -> String {
-    let point = printable(&point.display().to_string());
-    format!("its file system is mounted on {point}; `stripewise umount {point}` first")
+    let told = printable(&point.display().to_string());
+    let is_detached = own_mounts().is_ok_and(|mounts| !mounts.iter().any(|mount| mount == point));
+    match is_detached {
+        true => {
+            format!("its file system was detached from {told}, and is in use still; close what is open in it")
+        }
+        false => format!("its file system is mounted on {told}; `stripewise umount {told}` first"),
+    }
 }
 
 impl Claim {
@@ -169,7 +178,7 @@ mod tests {
         own.claim(Work::Mount).unwrap().mounted(status, tell);
         assert_eq!(own.mounted().unwrap().point, Path::new("/srv"));
         let said = own.check_unused().unwrap_err().to_string();
-        assert!(said.contains("stripewise umount /srv"), "{said}");
+        assert!(said.contains("detached from /srv"), "nothing is mounted there: {said}");
         own.release(Some("why".to_owned()));
         assert!(own.mounted().is_none() && own.check_unused().is_ok());
         assert_eq!(own.lost().as_deref(), Some("why"));

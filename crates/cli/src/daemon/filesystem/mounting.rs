@@ -48,7 +48,8 @@ impl Mounting {
         let opened = array.clone();
         let (superblock, volume) = runtime.block_on(async move { open(opened).await })?;
         let identity = Identity { array: Some(name.clone()), ..Identity::new(name.clone(), &superblock) };
-        let anchor = choice.has_loop.then(|| Anchor::of_size(array.geometry().capacity_bytes())).transpose()?;
+        let anchor =
+            choice.has_loop.then(|| Anchor::of_size(array.geometry().capacity_bytes())).transpose()?;
         let options = serve_options(&choice, &name, anchor.as_ref().map(Anchor::path))?;
         let (tell, events) = mpsc::channel();
         let on_end = tell.clone();
@@ -56,12 +57,13 @@ impl Mounting {
         let served = Served::start(&runtime, volume, identity.clone(), &choice.point, options, ended)?;
         let status = mounted_status(&identity, &served, &choice);
         tracing::info!(point = %status.point.display(), "mounted");
-        let file_system = claim.0.clone();
+        let (file_system, mounted_here) = (claim.0.clone(), claim.0.clone());
         let waiting = thread::Builder::new().name("stripewise-mount".into());
         claim.mounted(status.clone(), tell);
         let wait = move || wait(served, &events, &file_system);
         // If there is no thread, the mount is dropped with what it was to run, and taken out of the tree.
-        waiting.spawn(wait).context("starting a thread")?;
+        let started = waiting.spawn(wait).inspect_err(|_| mounted_here.release(None));
+        started.context("starting a thread")?;
         Ok(Reply::Mounted(Box::new(status)))
     }
 }

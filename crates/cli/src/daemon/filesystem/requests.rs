@@ -2,7 +2,7 @@
 
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use rustix::fs::MemfdFlags;
 use smallvec::smallvec;
 use stripewise::{Array, ArrayDevice, Device, IoBuf, internals::format::rafs::superblock::Superblock};
@@ -12,7 +12,7 @@ use stripewise_mount::{
         store,
         volume::{ArrayVolume, Volume},
     },
-    target,
+    target::{self, TargetError},
 };
 use stripewise_wire::{MkfsSpec, MountChoice, Notes, Reply};
 
@@ -55,8 +55,7 @@ impl DaemonState {
             let (size_bytes, media) = (info.size_bytes, info.media);
             let volume = ArrayVolume::new(array)?;
             let geometry = volume.geometry();
-            let random =
-                if spec.dry_run { Random::fixed() } else { Random::of(|| env.random_u64()) };
+            let random = if spec.dry_run { Random::fixed() } else { Random::of(|| env.random_u64()) };
             let options = make_options(&spec, geometry.stripe_bytes(), media, &random)?;
             // Looked at before anything is written.
             let planned = store::plan(geometry, &options)?;
@@ -145,7 +144,12 @@ impl DaemonState {
 /// # Errors
 /// If it has none, or one that was made for other stripes.
 pub(super) async fn open(array: Array) -> anyhow::Result<(Superblock, Arc<dyn Volume>)> {
-    let superblock = target::superblock(&array.device()).await?;
+    let superblock = target::superblock(&array.device()).await.map_err(|error| match error {
+        TargetError::None { source, .. } => {
+            anyhow!("no RAFS file system ({source}); if it never had one, `stripewise mkfs` makes it")
+        }
+        other => other.into(),
+    })?;
     let volume = ArrayVolume::new(array)?;
     let geometry = volume.geometry();
     let chunk = |rows: u32| format_size(u64::from(rows) * crate::rafs::BLOCK_BYTES);
