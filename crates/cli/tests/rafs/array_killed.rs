@@ -97,7 +97,7 @@ fn nothing_that_was_synced_is_lost_when_the_daemon_is_killed() {
 }
 
 #[test]
-fn a_member_that_hangs_keeps_a_second_sigterm_from_nothing_and_loses_nothing_that_was_synced() {
+fn a_second_sigterm_ends_it_while_a_member_hangs_and_loses_nothing_that_was_synced() {
     if !can_mount(&[]) {
         return;
     }
