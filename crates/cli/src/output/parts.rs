@@ -67,6 +67,15 @@ pub(crate) fn duration(seconds: u64) -> String {
     }
 }
 
+/// The array's mounted file system.
+pub(super) fn mounted_text(mounted: &MountedStatus) -> String {
+    let label =
+        if mounted.label.is_empty() { String::new() } else { format!(" \"{}\"", printable(&mounted.label)) };
+    let point = printable(&mounted.point.display().to_string());
+    let how = if mounted.is_read_only { " (read-only)" } else { "" };
+    format!("RAFS{label} mounted on {point}{how}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,13 +111,4 @@ mod tests {
             job_line(&JobStatus { total_bytes: 0, done_bytes: 0, eta_s: None, ..job() }).contains("100.0%")
         );
     }
-}
-
-/// The array's mounted file system.
-pub(super) fn mounted_text(mounted: &MountedStatus) -> String {
-    let label =
-        if mounted.label.is_empty() { String::new() } else { format!(" \"{}\"", printable(&mounted.label)) };
-    let point = printable(&mounted.point.display().to_string());
-    let how = if mounted.is_read_only { " (read-only)" } else { "" };
-    format!("RAFS{label} mounted on {point}{how}")
 }
