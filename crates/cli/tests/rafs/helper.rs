@@ -84,6 +84,13 @@ fn mount_8_mounts_remounts_and_unmounts_by_a_line_of_fstab() {
 
     eventually("umount(8) is let", || Command::new("umount").arg(&point).status().unwrap().success());
     eventually("the daemon knows", || sandbox.status("a")["mounted"].is_null());
+    // At boot, and again.
+    fs::write(&fstab, format!("a {point} stripewise defaults 0 0\n")).unwrap();
+    for _ in 0..2 {
+        let said = from_fstab(&["--all"]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+    sandbox.done("umount a");
     for kind in ["stripewise", "fuse.stripewise"] {
         let said = mount8(&world, &["-t", kind, "a", &point, "-o", "ro,norecovery"]);
         assert_eq!(said.code, Some(0), "{kind}: {said:?}");

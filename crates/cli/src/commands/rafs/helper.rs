@@ -26,7 +26,7 @@ pub(crate) fn called(mut words: impl Iterator<Item = OsString>) -> Called {
     if !is_helper(&name) {
         return Called::Plain;
     }
-    let mut command: Vec<OsString> = ["stripewise", "mount"].map(OsString::from).into();
+    let mut command: Vec<OsString> = ["stripewise", "mount", "--may-be-mounted"].map(OsString::from).into();
     let mut pretends = false;
     while let Some(word) = words.next() {
         let flags = word.to_str().and_then(|word| word.strip_prefix('-')).filter(|flags| !flags.is_empty());
@@ -60,12 +60,18 @@ mod tests {
         let command = |line: &str| Called::Helper(line.split(' ').map(OsString::from).collect());
         assert_eq!(
             said("/sbin/mount.stripewise tank /mnt -o rw,tf=5 -t fuse.stripewise -v"),
-            command("stripewise mount tank /mnt -o rw,tf=5")
+            command("stripewise mount --may-be-mounted tank /mnt -o rw,tf=5")
         );
-        assert_eq!(said("mount.fuse.stripewise tank /mnt -sn"), command("stripewise mount tank /mnt"));
+        assert_eq!(
+            said("mount.fuse.stripewise tank /mnt -sn"),
+            command("stripewise mount --may-be-mounted tank /mnt")
+        );
         assert_eq!(said("mount.stripewise tank /mnt -vf -o rw"), Called::Pretends);
         assert_eq!(said("stripewise mount tank /mnt"), Called::Plain);
         assert_eq!(said("/usr/bin/stripewise"), Called::Plain);
-        assert_eq!(said("mount.stripewise a /b -N 3"), command("stripewise mount a /b -N 3"));
+        assert_eq!(
+            said("mount.stripewise a /b -N 3"),
+            command("stripewise mount --may-be-mounted a /b -N 3")
+        );
     }
 }

@@ -63,6 +63,9 @@ pub(crate) struct MountArgs {
     /// Put no loop device under the mount: then sync(2) does not reach the file system.
     #[arg(long)]
     no_loop: bool,
+    /// An array that is mounted on the folder already is no failure: `mount --all` cannot tell that it is.
+    #[arg(long, hide = true)]
+    may_be_mounted: bool,
 }
 
 pub(crate) fn mount(args: &MountArgs, json: bool) -> anyhow::Result<ExitCode> {
@@ -121,7 +124,11 @@ fn in_daemon(args: &MountArgs, name: &str, choice: MountChoice) -> anyhow::Resul
         !args.foreground && args.threads.is_none(),
         "{name}: the array's daemon serves the mount, with its own threads; leave out --foreground and --threads"
     );
-    check_namespace(name)?;
+    let status = client::status(name)?;
+    check_namespace(name, status.pid)?;
+    if let Some(mounted) = status.mounted.filter(|there| args.may_be_mounted && there.point == choice.point) {
+        return Ok(mounted);
+    }
     match worked(name, &Request::Mount { choice }, "mount")? {
         Reply::Mounted(mounted) => Ok(*mounted),
         other => bail!("{name}: unexpected answer {other:?}"),
@@ -129,9 +136,8 @@ fn in_daemon(args: &MountArgs, name: &str, choice: MountChoice) -> anyhow::Resul
 }
 
 /// Refuses a mount that would not be seen here.
-fn check_namespace(name: &str) -> anyhow::Result<()> {
+fn check_namespace(name: &str, pid: u32) -> anyhow::Result<()> {
     let of_process = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
-    let pid = client::status(name)?.pid;
     if let (Ok(own), Ok(of_daemon)) = (of_process("self"), of_process(&pid.to_string()))
         && own != of_daemon
     {
