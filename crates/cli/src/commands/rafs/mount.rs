@@ -74,6 +74,10 @@ pub(crate) fn mount(args: &MountArgs, json: bool) -> anyhow::Result<ExitCode> {
     if words.is_remount {
         return remount(args, &words);
     }
+    if let Some(mounted) = mounted_there(args) {
+        tell(&mounted, json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     // A dead mount of ours cannot be looked into, so it is cleared first.
     if stripewise_mount::fuse::clear_dead_mount(&args.folder)? {
         note!("stripewise: {}: a mount whose server had died was cleared", printable(&folder.to_string()));
@@ -97,6 +101,13 @@ pub(crate) fn mount(args: &MountArgs, json: bool) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The array as it is mounted on the folder already, where that is no failure. What cannot be looked at fails later.
+fn mounted_there(args: &MountArgs) -> Option<MountedStatus> {
+    let Ok(Target::Array(name)) = target_of(&args.target) else { return None };
+    let point = args.may_be_mounted.then(|| fs::canonicalize(&args.folder).ok())??;
+    client::status(&name).ok()?.mounted.filter(|mounted| mounted.point == point)
 }
 
 /// How it is mounted: options of `-o` come before others.
@@ -124,11 +135,7 @@ fn in_daemon(args: &MountArgs, name: &str, choice: MountChoice) -> anyhow::Resul
         !args.foreground && args.threads.is_none(),
         "{name}: the array's daemon serves the mount, with its own threads; leave out --foreground and --threads"
     );
-    let status = client::status(name)?;
-    check_namespace(name, status.pid)?;
-    if let Some(mounted) = status.mounted.filter(|there| args.may_be_mounted && there.point == choice.point) {
-        return Ok(mounted);
-    }
+    check_namespace(name, client::status(name)?.pid)?;
     match worked(name, &Request::Mount { choice }, "mount")? {
         Reply::Mounted(mounted) => Ok(*mounted),
         other => bail!("{name}: unexpected answer {other:?}"),
