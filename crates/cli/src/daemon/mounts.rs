@@ -59,15 +59,13 @@ fn unmount(point: &Path, options: &[&str], patience: Patience<'_>) -> Result<boo
 /// Unmounts what this process itself has mounted, and returns whether that worked. `is_lazy`: although it is in use.
 pub(super) fn unmount_own(point: &Path, is_lazy: bool, patience: Patience<'_>) -> Result<bool, Hangs> {
     tracing::info!(point = %point.display(), is_lazy, "unmounting");
-    let mut command = if rustix::process::geteuid().is_root() {
-        Command::new("umount")
-    } else {
-        let mut helper = Command::new("fusermount3");
-        helper.arg("-u");
-        helper
+    let (program, words): (&str, &[&str]) = match (rustix::process::geteuid().is_root(), is_lazy) {
+        (true, false) => ("umount", &[]),
+        (true, true) => ("umount", &["--lazy"]),
+        (false, false) => ("fusermount3", &["-u"]),
+        (false, true) => ("fusermount3", &["-u", "-z"]),
     };
-    command.args(is_lazy.then_some(if rustix::process::geteuid().is_root() { "--lazy" } else { "-z" }));
-    let Ok(child) = command.arg(point).spawn() else { return Ok(false) };
+    let Ok(child) = Command::new(program).args(words).arg(point).spawn() else { return Ok(false) };
     wait_for(child, patience)
 }
 

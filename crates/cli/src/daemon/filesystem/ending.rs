@@ -143,3 +143,42 @@ impl FileSystem {
         of_data.into_iter().chain(of_mount).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, thread};
+
+    use super::*;
+
+    fn ended(own: &FileSystem, users: Users, limit: Duration) -> anyhow::Result<Notes> {
+        own.end(users, Patience::while_written(&|| 0, Deadline::after(limit)))
+    }
+
+    const MOMENT: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn a_command_waits_for_no_work_and_a_signal_only_for_what_writes() {
+        let own = Arc::new(FileSystem::default());
+        let check = own.claim(Work::Check).unwrap();
+        let said = ended(&own, Users::Refuse, MOMENT).unwrap_err().to_string();
+        assert!(said.contains("being checked"), "{said}");
+        assert!(ended(&own, Users::Unmount, MOMENT).is_ok(), "a check may fail halfway");
+        drop(check);
+        assert!(own.claim(Work::Look).is_err(), "nothing begins in an array that is being stopped");
+        own.reopen();
+        let make = own.claim(Work::Make).unwrap();
+        for users in [Users::Refuse, Users::Unmount] {
+            assert!(ended(&own, users, MOMENT).is_err());
+        }
+        let notes = ended(&own, Users::Force, MOMENT).unwrap();
+        assert!(notes[0].contains("cut short"), "{notes:?}");
+        own.reopen();
+        thread::scope(|scope| {
+            let stops = scope.spawn(|| ended(&own, Users::Unmount, Duration::from_secs(30)));
+            thread::sleep(MOMENT);
+            drop(make);
+            assert!(stops.join().unwrap().unwrap().is_empty());
+        });
+        assert!(own.claim(Work::Mount).is_err());
+    }
+}
