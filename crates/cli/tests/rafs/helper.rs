@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use stripewise_testkit::{Said, run_bounded};
+use stripewise_testkit::{Lack, Said, go_on, run_bounded};
 
 use super::{
     common::{MIB, Need, eventually},
@@ -58,7 +58,10 @@ fn mount_8_mounts_remounts_and_unmounts_by_a_line_of_fstab() {
     }
     let world = World::new();
     let (sandbox, point) = (&world.sandbox, world.point());
-    let Some(_installed) = Installed::new() else { panic!("/sbin has a helper of another run; remove it") };
+    let Some(_installed) = Installed::new() else {
+        go_on(None, &[Lack::kernel("a helper is installed in /sbin already")]);
+        return;
+    };
     let fstab = sandbox.path("fstab");
     let options = "defaults,noauto,nofail,_netdev,x-systemd.automount,user,tf=30,tt=2s,buffer=16M";
     fs::write(&fstab, format!("a {point} stripewise {options} 0 0\n")).unwrap();
