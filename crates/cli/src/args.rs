@@ -1,6 +1,6 @@
 //! The command line. Words and long options are mdadm's where mdadm has them.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -49,9 +49,9 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads the command line. Ends the program if it is invalid.
-    pub(crate) fn read() -> Self {
-        let matches = with_negatives(Self::command()).try_get_matches();
+    /// Reads the command line, with the program's name before it. Ends the program if it is invalid.
+    pub(crate) fn read(words: Vec<OsString>) -> Self {
+        let matches = with_negatives(Self::command()).try_get_matches_from(words);
         let matches = matches.unwrap_or_else(|error| leave(&explained(error)));
         Self::from_arg_matches(&matches).unwrap_or_else(|error| leave(&error))
     }
@@ -151,12 +151,13 @@ pub(crate) enum Command {
     ///
     /// It is served until `--stop` or until the array stops: serve it again after an assembly.
     Serve(ServeArgs),
-    /// Make a RAFS file system on a block device or in a file. Everything there is lost.
+    /// Make a RAFS file system on a running array, a block device or in a file. Everything there is lost.
     Mkfs(MkfsArgs),
     /// Mount a RAFS file system.
     ///
-    /// A process in the background serves it until it is unmounted, by `stripewise umount`, umount(8) or SIGTERM; all is
-    /// written out then. After a crash nothing that was synced is lost; mount it again.
+    /// That of a running array is served by the array's daemon, that of a device or file by a process in the background. It is
+    /// unmounted by `stripewise umount`, umount(8) or SIGTERM; all is written out then. After a crash nothing that was synced
+    /// is lost; mount it again.
     Mount(MountArgs),
     /// Unmount a RAFS file system, and wait until all is written out; or clear what a killed server left.
     Umount(UmountArgs),

@@ -1,7 +1,7 @@
 //! The `stripewise` binary: commands, and the array daemon that they talk to.
 //!
 //! Exit codes: 0 done, 1 failed or cut short, 2 wrong usage; `detail --test` has its own (0 ok, 1 degraded, 2
-//! unusable, 4 cannot tell), `fsck` has those of fsck(8), and `lab run` ends with 130 when it is interrupted. Data goes to standard
+//! unusable, 4 cannot tell), `fsck` has those of fsck(8), what mount(8) calls has its codes, and `lab run` ends with 130 when it is interrupted. Data goes to standard
 //! output, everything else to standard error.
 
 mod args;
@@ -32,6 +32,7 @@ mod policies;
 mod printable;
 mod probe;
 mod progress;
+mod rafs;
 mod reports;
 mod rundir;
 mod said;
@@ -42,6 +43,7 @@ mod words;
 
 use std::{io, process::ExitCode};
 
+use commands::rafs::{Called, HELPER_FAILED, called};
 use said::note;
 
 /// What is logged unless `STRIPEWISE_LOG` says otherwise. A daemon's log is read when something went wrong;
@@ -62,7 +64,12 @@ fn ends_with_its_reader(command: &args::Command) -> bool {
 }
 
 fn main() -> ExitCode {
-    let cli = args::Cli::read();
+    let (words, failed) = match called(std::env::args_os()) {
+        Called::Plain => (std::env::args_os().collect(), ExitCode::FAILURE),
+        Called::Helper(words) => (words, HELPER_FAILED.into()),
+        Called::Pretends => return ExitCode::SUCCESS,
+    };
+    let cli = args::Cli::read(words);
     // A daemon has its caller's terminal only until it has a log.
     let is_daemon = matches!(cli.command, args::Command::Daemon { .. } | args::Command::MountDaemon { .. });
     let colors =
@@ -76,6 +83,6 @@ fn main() -> ExitCode {
     let ended = dispatch::run(cli).and_then(|code| said::is_complete().map(|()| code));
     ended.unwrap_or_else(|error| {
         note!("stripewise: {}", errors::printable_line(&error));
-        ExitCode::FAILURE
+        failed
     })
 }

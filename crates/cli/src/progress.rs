@@ -69,6 +69,41 @@ impl EmptyingBar {
     }
 }
 
+/// How much work on an array's file system was done, whose end is not known: a spinner, which goes when it is dropped; without a
+/// terminal a line now and then.
+pub(crate) struct WorkBar {
+    what: &'static str,
+    bar: Option<ProgressBar>,
+    told: Option<Instant>,
+}
+
+impl WorkBar {
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { what, bar: None, told: None }
+    }
+
+    pub(crate) fn show(&mut self, name: &str, done_bytes: u64) {
+        let begin = || {
+            ProgressBar::with_draw_target(None, target())
+                .with_style(style("{msg:>9} {spinner} {binary_bytes} ({elapsed})"))
+                .with_message(self.what)
+        };
+        self.bar.get_or_insert_with(begin).set_position(done_bytes);
+        let now = Instant::now();
+        let is_due = *self.told.get_or_insert(now) + TOLD_EVERY <= now;
+        if is_due && !io::stderr().is_terminal() {
+            self.told = Some(now);
+            note!("stripewise: {name}: {} goes on: {} so far", self.what, format_size(done_bytes));
+        }
+    }
+}
+
+impl Drop for WorkBar {
+    fn drop(&mut self) {
+        self.bar.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
 /// How much of the time for a measurement of strides has passed: a bar, which goes when it is dropped; without a terminal
 /// one line, as it takes no longer than those are apart.
 #[derive(Default)]

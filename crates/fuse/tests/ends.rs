@@ -85,6 +85,26 @@ fn the_mount_of_a_killed_server_is_told_from_others_and_cleared() {
 }
 
 #[test]
+fn a_session_whose_mount_another_has_ended_leaves_the_next_one_on_the_folder_alone() {
+    if !common::can_run(&[]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let mount = Mount::new(folder.path(), &MountOptions::default()).unwrap();
+        Session::start(mount, &Wishes::default(), Arc::new(Memory::default()), 1).unwrap()
+    };
+    let first = start();
+    stripewise_fuse::unmount(folder.path(), Unmount::Now).unwrap();
+    wait_until("its threads have ended", || first.is_ended());
+    let second = start();
+    fs::write(folder.path().join("file"), b"x").unwrap();
+    first.join().unwrap();
+    assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"x");
+    end(second);
+}
+
+#[test]
 fn unmounting_ends_the_threads() {
     if !common::can_run(&[]) {
         return;

@@ -2,7 +2,7 @@
 //!
 //! * [`target`]: finds the file system of a device, and opens it as a volume;
 //! * [`served`]: makes the mount, and ends it with all written out;
-//! * [`report`]: what a mounted file system tells of itself, by an extended attribute of its root;
+//! * [`report`]: what a mounted file system tells of itself, and takes, by an extended attribute of its root;
 //! * `server`: takes requests, and hands each to a task; `names`, `inodes`, `content`, `folders`, `xattrs`: how each is carried out;
 //! * `answer`: what is sent; `convert`: the two sides' words for the same things.
 //!

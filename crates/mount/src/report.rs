@@ -1,11 +1,17 @@
-//! What a mounted file system tells of itself. Its root has an extended attribute for it, which no listing shows: so whoever
+//! What a mounted file system tells of itself, and what of it can be changed. Its root has an extended attribute for it, which no listing shows: so whoever
 //! can look into the mount can ask, and no socket is needed.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use stripewise_format::rafs::superblock::{SlotOrder, Superblock};
-use stripewise_rafs::{fs::Usage, shape::BLOCK_BYTES};
+use stripewise_rafs::{
+    fs::{Pace, Usage},
+    shape::BLOCK_BYTES,
+};
 
-/// The root's attribute. Its value is a [`Report`] in JSON.
+/// The root's attribute. Its value is a [`Report`] in JSON. What is set is a [`PaceChange`] in JSON, by root or by the user whose
+/// process serves the mount.
 pub const ATTRIBUTE: &str = "system.stripewise";
 
 /// Who a file system is, and who serves it.
@@ -25,6 +31,9 @@ pub struct Identity {
     pub by_rows: bool,
     /// The process that serves it.
     pub pid: u32,
+    /// The array in whose daemon it is served; none of a device's or a file's.
+    #[serde(default)]
+    pub array: Option<String>,
 }
 
 impl Identity {
@@ -39,6 +48,7 @@ impl Identity {
             chunk_bytes: u64::from(superblock.rows) * BLOCK_BYTES as u64,
             by_rows: superblock.order == SlotOrder::Rows,
             pid: std::process::id(),
+            array: None,
         }
     }
 }
@@ -57,12 +67,18 @@ pub struct Report {
     pub inodes: u64,
     /// What clients have written and is not written out yet, in bytes.
     pub buffered_bytes: u64,
+    /// T_f: it is written out if less of the buffer is free, in percent.
+    #[serde(default)]
+    pub free_percent: u8,
+    /// T_t: what waits for longer is written out, in milliseconds.
+    #[serde(default)]
+    pub age_ms: u64,
 }
 
 impl Report {
     /// Of a file system that is this full.
     #[must_use]
-    pub fn of(identity: &Identity, usage: &Usage) -> Self {
+    pub fn of(identity: &Identity, usage: &Usage, pace: Pace) -> Self {
         let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_BYTES as u64);
         Self {
             identity: identity.clone(),
@@ -70,6 +86,31 @@ impl Report {
             free_bytes: bytes(usage.free_blocks),
             inodes: usage.inodes,
             buffered_bytes: bytes(usage.buffered_blocks),
+            free_percent: pace.free_percent,
+            age_ms: u64::try_from(pace.age.as_millis()).unwrap_or(u64::MAX),
         }
+    }
+}
+
+/// The most that T_f may be, in percent.
+pub const FREE_PERCENT_MAX: u8 = 90;
+
+/// What of a mount is changed. What is none stays as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaceChange {
+    /// T_f, in percent.
+    pub free_percent: Option<u8>,
+    /// T_t, in milliseconds.
+    pub age_ms: Option<u64>,
+}
+
+impl PaceChange {
+    /// The pace with what is changed; none if that is out of bounds.
+    #[must_use]
+    pub fn of(self, now: Pace) -> Option<Pace> {
+        let free_percent = self.free_percent.unwrap_or(now.free_percent);
+        let age = self.age_ms.map_or(now.age, Duration::from_millis);
+        (free_percent <= FREE_PERCENT_MAX).then_some(Pace { free_percent, age })
     }
 }

@@ -1,6 +1,10 @@
 //! A mount from its beginning to its end.
 
-use std::{path::Path, path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use stripewise_device::uring::Runtime;
@@ -32,6 +36,9 @@ pub enum ServeError {
     /// It could not be written out.
     #[error("what was written could not all be written out: {0}")]
     End(#[from] FsError),
+    /// It took too long to be written out.
+    #[error("what was written could not all be written out in time")]
+    Late,
     /// The mount.
     #[error(transparent)]
     Fuse(#[from] stripewise_fuse::MountError),
@@ -107,6 +114,17 @@ impl Served {
     /// If it is in use, with [`Unmount::Now`].
     pub fn unmount(&mut self, how: Unmount) -> Result<(), ServeError> {
         Ok(self.session.unmount(how)?)
+    }
+
+    /// Refuses all requests from now on, and writes out what is left, for a limited time. The kernel may keep the mount.
+    ///
+    /// # Errors
+    /// [`ServeError::End`] and [`ServeError::Late`]. What was synced before is safe in any case.
+    pub fn end_now(&self, limit: Duration) -> Result<(), ServeError> {
+        self.rafs.close();
+        let rafs = self.rafs.clone();
+        let ended = self.runtime.block_on_for(async move { rafs.end().await }, limit);
+        Ok(ended.ok_or(ServeError::Late)??)
     }
 
     /// Waits until the kernel has let go of the mount, and writes out all that is left.

@@ -1,6 +1,9 @@
 //! Takes requests, and hands each to a task.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use parking_lot::Mutex;
 use stripewise_device::EnvHandle;
@@ -18,13 +21,18 @@ pub(crate) struct Rafs {
     pub(crate) fs: Fs,
     pub(crate) env: EnvHandle,
     pub(crate) identity: Identity,
+    /// The user of this process.
+    pub(crate) user: u32,
+    /// Whether requests are refused, as it is ended while it is in use.
+    is_closed: AtomicBool,
     /// Whether all was written out and the file system has ended.
     is_ended: Mutex<bool>,
 }
 
 impl Rafs {
     pub(crate) fn new(fs: Fs, env: EnvHandle, identity: Identity) -> Self {
-        Self { fs, env, identity, is_ended: Mutex::new(false) }
+        let user = rustix::process::geteuid().as_raw();
+        Self { fs, env, identity, user, is_closed: AtomicBool::new(false), is_ended: Mutex::new(false) }
     }
 
     /// Writes all out, and ends. What has ended stays so.
@@ -35,6 +43,11 @@ impl Rafs {
         self.fs.unmount().await?;
         *self.is_ended.lock() = true;
         Ok(())
+    }
+
+    /// Refuses all requests from now on.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
     }
 
     async fn answer(&self, message: Message) -> Result<Answer> {
@@ -75,7 +88,7 @@ impl Rafs {
             Operation::Destroy => self.end().await.map(|()| Answer::Done).map_err(errno),
             Operation::Readdir(read) => self.list(node, &read).await,
             Operation::Readdirplus(read) => self.list_plus(node, &read).await,
-            Operation::Setxattr(set) => self.set_xattr(node, &set).await,
+            Operation::Setxattr(set) => self.set_xattr(node, &set, caller).await,
             Operation::Getxattr { name, size_bytes } => self.xattr(node, name, size_bytes).await,
             Operation::Listxattr { size_bytes } => self.xattrs(node, size_bytes).await,
             Operation::Removexattr { name } => self.remove_xattr(node, name).await,
@@ -96,6 +109,9 @@ pub(crate) struct Requests {
 
 impl Server for Requests {
     fn handle(&self, message: Message, reply: Reply) {
+        if self.rafs.is_closed.load(Ordering::Acquire) {
+            return reply.error(Errno::IO);
+        }
         let rafs = self.rafs.clone();
         self.rafs.env.spawn(Box::pin(async move {
             match rafs.answer(message).await {

@@ -1,12 +1,16 @@
 //! Requests on extended attributes.
 
-use stripewise_fuse::{Errno, protocol::XattrFlags, request::Setxattr};
+use stripewise_fuse::{
+    Errno,
+    protocol::XattrFlags,
+    request::{Caller, Setxattr},
+};
 use stripewise_rafs::fs::{ROOT, SetAttribute};
 
 use crate::{
     answer::{Answer, Result},
     convert::errno,
-    report,
+    report::{self, PaceChange},
     server::Rafs,
 };
 
@@ -14,7 +18,10 @@ use crate::{
 const SYSTEM: &[u8] = b"system.";
 
 impl Rafs {
-    pub(crate) async fn set_xattr(&self, inode: u64, set: &Setxattr<'_>) -> Result<Answer> {
+    pub(crate) async fn set_xattr(&self, inode: u64, set: &Setxattr<'_>, caller: Caller) -> Result<Answer> {
+        if inode == ROOT && set.name == report::ATTRIBUTE.as_bytes() {
+            return self.change_pace(set.value, caller).await;
+        }
         check_namespace(set.name)?;
         let how = match (set.flags.contains(XattrFlags::CREATE), set.flags.contains(XattrFlags::REPLACE)) {
             (false, false) => SetAttribute::Either,
@@ -48,8 +55,20 @@ impl Rafs {
         self.fs.remove_attribute(inode, name).await.map(|()| Answer::Done).map_err(errno)
     }
 
+    /// The kernel checks no permissions for names that begin like this.
+    async fn change_pace(&self, value: &[u8], caller: Caller) -> Result<Answer> {
+        if caller.uid != 0 && caller.uid != self.user {
+            return Err(Errno::PERM);
+        }
+        let change: PaceChange = serde_json::from_slice(value).map_err(|_| Errno::INVAL)?;
+        let pace = change.of(self.fs.pace()).ok_or(Errno::INVAL)?;
+        tracing::info!(?pace, "written out at another pace");
+        self.fs.set_pace(pace).await;
+        Ok(Answer::Done)
+    }
+
     async fn report(&self) -> Result<Vec<u8>> {
-        let report = report::Report::of(&self.identity, &self.fs.usage().await);
+        let report = report::Report::of(&self.identity, &self.fs.usage().await, self.fs.pace());
         serde_json::to_vec(&report).map_err(|_| Errno::IO)
     }
 }

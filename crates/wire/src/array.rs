@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CacheStatus, JobStatus, MemberStatus};
+use crate::{CacheStatus, JobStatus, MemberStatus, MountedStatus};
 
 /// An array at one moment.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -70,6 +70,8 @@ pub struct ArrayStatus {
     pub attached: Option<String>,
     /// The URIs of its NBD servers.
     pub exports: Vec<String>,
+    /// Its file system, if its daemon has mounted that.
+    pub mounted: Option<MountedStatus>,
     /// What it counts, by name, since it was opened.
     pub counters: BTreeMap<String, u64>,
     /// Bytes that background jobs wrote to members' data areas.

@@ -63,6 +63,18 @@ pub enum DiscardChoice {
 
 words!(DiscardChoice { Auto = "auto", On = "on", Off = "off" });
 
+/// In which order the blocks of a file system's stripe are filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OrderChoice {
+    /// Row by row: for flash.
+    Rows,
+    /// Column by column, so that a small file stays on one disk: for disks that rotate.
+    Columns,
+}
+
+words!(OrderChoice { Rows = "rows", Columns = "columns" });
+
 /// How a block device is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -164,6 +176,7 @@ mod tests {
     fn words_are_those_of_the_lines() {
         check(ClassChoice::ALL, ClassChoice::name);
         check(DiscardChoice::ALL, DiscardChoice::name);
+        check(OrderChoice::ALL, OrderChoice::name);
         check(AttachChoice::ALL, AttachChoice::name);
         check(ScrubAction::ALL, ScrubAction::name);
         check(TraceCycle::ALL, TraceCycle::name);

@@ -30,12 +30,15 @@ mod job;
 mod line;
 mod load;
 mod member;
+mod rafs;
 mod reply;
 mod request;
 
 pub use array::{ArrayStatus, BitmapStatus};
 pub use cache::{CacheChange, CacheStatus, DestagedStatus, WayStatus};
-pub use choices::{AttachChoice, ClassChoice, DiscardChoice, Pattern, ScrubAction, TraceCycle, UnknownWord};
+pub use choices::{
+    AttachChoice, ClassChoice, DiscardChoice, OrderChoice, Pattern, ScrubAction, TraceCycle, UnknownWord,
+};
 pub use client::{ANSWER_TIMEOUT, AskError, Connection, ask, socket_in};
 pub use decision::{BandStatus, DecisionStatus, TraceChoice, TracedStatus};
 pub use job::JobStatus;
@@ -45,5 +48,6 @@ pub use member::{
     CostStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, StrideStatus, StridesStatus,
     TimesStatus,
 };
+pub use rafs::{CheckedStatus, MadeStatus, MkfsSpec, MountChoice, MountedStatus, UsageStatus};
 pub use reply::{Notes, Reply, StripeStatus};
 pub use request::{Request, ServeLimits};

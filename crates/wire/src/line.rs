@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{DiscardChoice, Reply, Request, ServeLimits};
 
 /// The protocol that this program speaks.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// The first protocols that know these options. Protocol 0 is every release from before there was a number.
 const SECTOR_SIZE_SINCE: u32 = 1;
@@ -20,6 +20,7 @@ const LIMITS_SINCE: u32 = 1;
 const CLASS_SINCE: u32 = 1;
 const DISCARD_SINCE: u32 = 2;
 const CACHE_SINCE: u32 = 3;
+const RAFS_SINCE: u32 = 4;
 
 /// This release, for people.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
@@ -141,6 +142,7 @@ impl Request {
                 since(*limits != ServeLimits::default(), LIMITS_SINCE).max(of_discard(discard))
             }
             Self::Cache { .. } => CACHE_SINCE,
+            Self::Mkfs { .. } | Self::Mount { .. } | Self::Fsck | Self::Usage => RAFS_SINCE,
             _ => 0,
         }
     }
@@ -271,6 +273,7 @@ mod tests {
             limits,
         };
         assert_eq!((serve(ServeLimits::default()).needs(), serve(limits).needs()), (0, LIMITS_SINCE));
+        assert_eq!((Request::Fsck.needs(), Request::Worked.needs()), (RAFS_SINCE, 0));
         let line = attach(None, DiscardChoice::On).line().unwrap();
         assert_eq!((protocol_of(&line), Request::read(&line).is_ok()), (PROTOCOL, true));
         let later = line.replace(r#""needs":2"#, r#""needs":99"#);

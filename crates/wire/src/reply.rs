@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ArrayStatus, LoadStatus, TracedStatus};
+use crate::{ArrayStatus, CheckedStatus, LoadStatus, MadeStatus, MountedStatus, TracedStatus, UsageStatus};
 
 /// What is to be told to people about a command that was carried out, a sentence each.
 pub type Notes = Vec<String>;
@@ -41,6 +41,20 @@ pub enum Reply {
         /// The longest that it takes, about.
         most_s: f64,
     },
+    /// Something on the array's file system is under way; more is to be asked by
+    /// [`Request::Worked`](crate::Request::Worked).
+    Working {
+        /// What was read of the array, and written to it, so far.
+        done_bytes: u64,
+    },
+    /// The file system that was made, or would be.
+    Made(Box<MadeStatus>),
+    /// The file system that is mounted now.
+    Mounted(Box<MountedStatus>),
+    /// What a check found.
+    Checked(Box<CheckedStatus>),
+    /// How full the file system is.
+    Usage(Box<UsageStatus>),
     /// How the array is.
     Status(Box<ArrayStatus>),
     /// The URI or path of a new export.

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AttachChoice, CacheChange, ClassChoice, DiscardChoice, LoadSpec, ScrubAction, TraceChoice};
+use crate::{
+    AttachChoice, CacheChange, ClassChoice, DiscardChoice, LoadSpec, MkfsSpec, MountChoice, ScrubAction,
+    TraceChoice,
+};
 
 /// A request to an array's daemon. Members and devices are absolute paths: a daemon works in another folder.
 /// What is done is answered by [`Reply::Done`](crate::Reply::Done), where nothing else is said.
@@ -109,6 +112,26 @@ pub enum Request {
         /// Only there; nowhere any more, if none.
         address: Option<String>,
     },
+    /// Makes a file system on the array: [`Reply::Made`](crate::Reply::Made), after
+    /// [`Reply::Working`](crate::Reply::Working) while that takes long. So do the next three.
+    Mkfs {
+        /// What kind.
+        spec: MkfsSpec,
+    },
+    /// Mounts the array's file system: [`Reply::Mounted`](crate::Reply::Mounted).
+    Mount {
+        /// Where, and how.
+        choice: MountChoice,
+    },
+    /// Looks for damage in a file system that is not mounted: [`Reply::Checked`](crate::Reply::Checked).
+    Fsck,
+    /// How full a file system is that is not mounted: [`Reply::Usage`](crate::Reply::Usage).
+    Usage,
+    /// How far [`Request::Mkfs`], [`Request::Mount`], [`Request::Fsck`] or [`Request::Usage`] has come; answered as they are.
+    Worked,
+    /// Whether a file system that was unmounted is written out, and let go of: [`Reply::Working`](crate::Reply::Working)
+    /// until then, and an error if not all of it could be written.
+    Unmounted,
     /// Stops the array and ends the daemon: [`Reply::Stopped`](crate::Reply::Stopped).
     Stop {
         /// Also if its block device is in use, or a member hangs.

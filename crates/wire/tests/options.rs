@@ -4,13 +4,13 @@
 
 use serde_json::Value;
 use stripewise_wire::{
-    AttachChoice, CacheChange, ClassChoice, DiscardChoice, LoadSpec, PROTOCOL, Pattern, Request, ScrubAction,
-    ServeLimits, TraceChoice,
+    AttachChoice, CacheChange, ClassChoice, DiscardChoice, LoadSpec, MkfsSpec, MountChoice, PROTOCOL,
+    Pattern, Request, ScrubAction, ServeLimits, TraceChoice,
 };
 
 /// What is known since this protocol: a command in each line, and its options.
 const KNOWN: (u32, &str) = (
-    3,
+    4,
     "status
 stripes from to
 add class device force steps
@@ -24,6 +24,12 @@ attach discard method sector_bytes
 detach force
 serve address discard limits.connection_in_flight_bytes limits.connections limits.idle_ms limits.in_flight_bytes read_only
 unserve address
+mkfs spec.dry_run spec.force spec.journal_bytes spec.label spec.order spec.owner spec.uuid
+mount choice.age_ms choice.allow_other choice.buffer_bytes choice.free_percent choice.has_loop choice.noatime choice.nodev choice.noexec choice.nosuid choice.point choice.read_only
+fsck
+usage
+worked
+unmounted
 stop force steps
 policy policy
 cache change.age_ms change.alloc change.flush_ms change.gaps change.high_percent change.idle_ms change.kind change.low_percent change.past change.read change.s_max_read change.s_max_write change.size_bytes change.what change.when
@@ -99,6 +105,12 @@ fn requests() -> Vec<Request> {
             limits: ServeLimits::default(),
         },
         Request::Unserve { address: Some(address()) },
+        Request::Mkfs { spec: MkfsSpec::default() },
+        Request::Mount { choice: MountChoice::default() },
+        Request::Fsck,
+        Request::Usage,
+        Request::Worked,
+        Request::Unmounted,
         Request::Stop { force: true, steps: true },
         Request::Policy { policy: "cost".to_owned() },
         Request::Cache { change: CacheChange::default() },
@@ -139,6 +151,8 @@ fn requests() -> Vec<Request> {
 fn is_entered(request: &Request) {
     match request {
         Request::Status | Request::Measure | Request::Measured | Request::Emptied => {}
+        Request::Mkfs { .. } | Request::Mount { .. } | Request::Fsck | Request::Usage => {}
+        Request::Worked | Request::Unmounted => {}
         Request::TraceEnd | Request::LoadStatus | Request::LoadEnd => {}
         Request::Stripes { .. } | Request::Add { .. } | Request::Added { .. } | Request::Fail { .. } => {}
         Request::Remove { .. } | Request::Replace { .. } | Request::Scrub { .. } | Request::Speed { .. } => {}

@@ -18,10 +18,11 @@ pub(crate) struct StopArgs {
     /// Every running array.
     #[arg(long, conflicts_with = "name")]
     all: bool,
-    /// Also if its block device is in use, or the array has failed: what is not written out is lost.
+    /// Also if its block device or file system is in use, or the array has failed: what is not written out is lost.
     ///
     /// File systems that are mounted from a running array stay mounted and fail every request; what is to be
-    /// unmounted is named. Of an array whose daemon was killed, they are unmounted.
+    /// unmounted is named. Of an array whose daemon was killed, they are unmounted. A RAFS that the array's daemon serves
+    /// is detached, and what is buffered is written out for 30 s at most.
     #[arg(long, short)]
     force: bool,
 }

@@ -25,6 +25,8 @@ impl DaemonState {
                 | Request::Stripes { .. }
                 | Request::Traced { .. }
                 | Request::LoadStatus
+                | Request::Worked
+                | Request::Unmounted
         );
         let is_repeated = matches!(request, Request::Stop { .. }) && self.is_stopping();
         if !is_question && !is_repeated {
@@ -66,7 +68,7 @@ impl DaemonState {
                 self.set_speed(min_bytes_per_s, max_bytes_per_s)
             }
             Request::Attach { method, sector_bytes, discard } => {
-                let allowed = || self.check_not_overwritten();
+                let allowed = || self.check_exportable();
                 return self
                     .exports
                     .attach(method, sector_bytes, discard, deadline, allowed)
@@ -74,7 +76,7 @@ impl DaemonState {
             }
             Request::Detach { force } => return self.detach(force, deadline),
             Request::Serve { address, read_only, discard, limits } => {
-                let allowed = || self.check_not_overwritten();
+                let allowed = || self.check_exportable();
                 return self
                     .exports
                     .serve(&address, read_only, discard, &limits, deadline, allowed)
@@ -116,8 +118,7 @@ impl DaemonState {
             Request::Load { load } => {
                 let writes = load.writes();
                 let begin = || self.loading.start(&self.host, &self.array, load);
-                session.load =
-                    Some(if writes { self.exports.while_unused(deadline, begin)? } else { begin()? });
+                session.load = Some(if writes { self.while_unused(deadline, begin)? } else { begin()? });
                 Notes::new()
             }
             Request::LoadStatus => {
@@ -131,6 +132,12 @@ impl DaemonState {
                 session.load()?.end();
                 Notes::new()
             }
+            Request::Mkfs { spec } => return self.make_file_system(spec, deadline),
+            Request::Mount { choice } => return self.mount(choice, deadline),
+            Request::Fsck => return self.check_file_system(deadline),
+            Request::Usage => return self.usage(deadline),
+            Request::Worked => return self.worked(deadline),
+            Request::Unmounted => return self.unmounted(deadline),
             Request::Stop { force, steps } => {
                 return Ok(match self.stop(users_for(force), deadline, steps)? {
                     StopStep::Stopped(Stopped { unclean, notes }) => Reply::Stopped { unclean, notes },
@@ -141,8 +148,26 @@ impl DaemonState {
         Ok(Reply::Done(notes))
     }
 
-    /// Refuses to export the array while a load overwrites it.
-    fn check_not_overwritten(&self) -> anyhow::Result<()> {
+    /// Refuses to export the array while a load overwrites it, or its file system is in use.
+    fn check_exportable(&self) -> anyhow::Result<()> {
+        self.check_not_overwritten()?;
+        self.file_system.check_unused()
+    }
+
+    /// Begins what overwrites the array, while nobody uses it.
+    fn while_unused<T>(
+        &self,
+        deadline: Deadline,
+        begin: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.exports.while_unused(deadline, || {
+            self.file_system.check_unused()?;
+            begin()
+        })
+    }
+
+    /// Refuses to use the array while a load overwrites it.
+    pub(super) fn check_not_overwritten(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.loading.is_writing(), "`bench run` is overwriting it; wait for that or end it");
         Ok(())
     }

@@ -14,6 +14,7 @@ mod doorman;
 mod emptying;
 mod end;
 mod exports;
+mod filesystem;
 mod jobs;
 mod limits;
 mod link;

@@ -47,12 +47,25 @@ pub(super) fn unmount_all(users: impl Fn() -> Vec<BlockUser>, options: &[&str], 
 
 /// A process did not end while it was waited for.
 #[derive(Debug, PartialEq, Eq)]
-struct Hangs;
+pub(super) struct Hangs;
 
 /// Unmounts one, and returns whether that worked.
 fn unmount(point: &Path, options: &[&str], patience: Patience<'_>) -> Result<bool, Hangs> {
     tracing::info!(point = %point.display(), "unmounting");
     let Ok(child) = Command::new("umount").args(options).arg(point).spawn() else { return Ok(false) };
+    wait_for(child, patience)
+}
+
+/// Unmounts what this process itself has mounted, and returns whether that worked. `is_lazy`: although it is in use.
+pub(super) fn unmount_own(point: &Path, is_lazy: bool, patience: Patience<'_>) -> Result<bool, Hangs> {
+    tracing::info!(point = %point.display(), is_lazy, "unmounting");
+    let (program, words): (&str, &[&str]) = match (rustix::process::geteuid().is_root(), is_lazy) {
+        (true, false) => ("umount", &[]),
+        (true, true) => ("umount", &["--lazy"]),
+        (false, false) => ("fusermount3", &["-u"]),
+        (false, true) => ("fusermount3", &["-u", "-z"]),
+    };
+    let Ok(child) = Command::new(program).args(words).arg(point).spawn() else { return Ok(false) };
     wait_for(child, patience)
 }
 

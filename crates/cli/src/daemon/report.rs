@@ -61,6 +61,7 @@ impl DaemonState {
             forced: forced(&report),
             attached: self.exports.attached(),
             exports: self.exports.addresses(),
+            mounted: self.file_system.mounted(),
             job_written_bytes: report.members.iter().map(|member| member.stats.job_written_bytes).sum(),
             counters: counted.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             metadata_written_bytes: report.members.iter().map(|member| member.stats.metadata_bytes).sum(),
@@ -94,7 +95,8 @@ impl DaemonState {
             )
         });
         let cache = cache_problem(report).or_else(|| large_cache(&self.array));
-        unknown_policy(&self.name, report).into_iter().chain(cache).chain(stopping).collect()
+        let lost = self.file_system.lost().map(|why| format!("its file system was unmounted, but {why}"));
+        unknown_policy(&self.name, report).into_iter().chain(cache).chain(stopping).chain(lost).collect()
     }
 }
 

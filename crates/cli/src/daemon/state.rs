@@ -15,6 +15,7 @@ use super::{
     emptying::Emptied,
     end::{Asked, End},
     exports::{Exports, Users},
+    filesystem::{FileSystem, Working},
     load::Loading,
     measuring::Measuring,
     patience::Deadline,
@@ -40,6 +41,9 @@ pub(crate) struct DaemonState {
     pub(super) host: Host,
     pub(super) array: Array,
     pub(super) exports: Exports,
+    pub(super) file_system: Arc<FileSystem>,
+    /// What goes on with the file system for a command.
+    pub(super) working: Working,
     pub(super) end: End,
     pub(super) asked: Asked,
     /// Members that could not be opened, with the reason.
@@ -65,6 +69,8 @@ impl DaemonState {
             host,
             array,
             exports,
+            file_system: Arc::default(),
+            working: Working::default(),
             end: End::default(),
             asked,
             unopened,

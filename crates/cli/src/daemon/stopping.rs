@@ -9,7 +9,7 @@ use stripewise_wire::Notes;
 use super::{
     emptying::EMPTYING_STEP,
     exports::Users,
-    patience::Deadline,
+    patience::{Deadline, Patience},
     state::{DaemonState, HANGS},
 };
 
@@ -89,7 +89,7 @@ impl DaemonState {
             .ok_or_else(|| anyhow!("it is being stopped already, and that takes long; see its log"))?;
         if let Stopping::No = &*stopping {
             self.check_can_be_emptied(users)?;
-            let notes = self.exports.end_all(users, deadline).map_err(|refused| self.with_stake(refused))?;
+            let notes = self.end_uses(users, deadline)?;
             self.loading.cut_short();
             let array = self.array.clone();
             let ends = self.host.runtime().begin(async move {
@@ -105,6 +105,17 @@ impl DaemonState {
             }
         }
         self.go_on_stopping(&mut stopping, deadline, in_steps)
+    }
+
+    /// Ends the file system's mount, then the exports.
+    fn end_uses(&self, users: Users, deadline: Deadline) -> anyhow::Result<Notes> {
+        let written = || self.array.stats().report().written_bytes;
+        let is_hurried = || users == Users::Unmount && self.asked.is_hurried();
+        let patience = Patience { is_over: &is_hurried, ..Patience::while_written(&written, deadline) };
+        let mut notes = self.file_system.end(users, patience).map_err(|refused| self.with_stake(refused))?;
+        let ended = self.exports.end_all(users, deadline).inspect_err(|_| self.file_system.reopen());
+        notes.extend(ended.map_err(|refused| self.with_stake(refused))?);
+        Ok(notes)
     }
 
     /// Ends a stop whose command asks no more. Returns whether there is nothing left to end.
@@ -143,6 +154,7 @@ impl DaemonState {
                 Some(Err(unwritten @ ArrayError::Unwritten { .. })) => {
                     *stopping = Stopping::No;
                     // What is cached can be copied off.
+                    self.file_system.reopen();
                     self.exports.reopen(deadline)?;
                     return Err(unwritten.into());
                 }

@@ -9,6 +9,7 @@ mod spec;
 
 use std::{
     io::{self, Write},
+    path::PathBuf,
     sync::{Arc, mpsc},
 };
 
@@ -17,18 +18,20 @@ use serde::{Deserialize, Serialize};
 use signal_hook::iterator::Signals;
 use stripewise::RuntimeOptions;
 use stripewise_mount::{report::Identity, served::Served, target};
+use stripewise_wire::MountedStatus;
 
 use self::end::{Event, catch, wait, watch};
-pub(crate) use self::spec::{KernelOptions, MountSpec, Mounted, start};
+pub(crate) use self::spec::{MountSpec, start};
 use crate::{
     daemon, errors, logging,
+    rafs::{mounted_status, serve_options},
     rundir::{log_path, make_run_dir},
 };
 
 /// What the process tells the command that has started it.
 #[derive(Debug, Serialize, Deserialize)]
 enum FirstWord {
-    Mounted(Mounted),
+    Mounted(MountedStatus),
     Error(String),
 }
 
@@ -62,7 +65,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 /// Serves a mount in this process, until it ends.
 pub(crate) fn serve(
     spec: &MountSpec,
-    tell: impl FnOnce(&Mounted) -> anyhow::Result<()>,
+    tell: impl FnOnce(&MountedStatus) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let begun = begin(spec, catch()?)?;
     tell(&begun.mounted)?;
@@ -73,7 +76,7 @@ pub(crate) fn serve(
 /// A mount that is served.
 struct Begun {
     served: Served,
-    mounted: Mounted,
+    mounted: MountedStatus,
     events: mpsc::Receiver<Event>,
 }
 
@@ -90,20 +93,13 @@ fn begin(spec: &MountSpec, signals: Signals) -> anyhow::Result<Begun> {
     let identity = Identity::new(spec.target.clone(), &found.superblock);
     let (tell, events) = mpsc::channel();
     let on_end = tell.clone();
-    let served =
-        Served::start(host.runtime(), found.volume, identity, &spec.point, spec.options(), move || {
-            _ = on_end.send(Event::Ended)
-        })?;
+    let anchor = spec.choice.has_loop.then(|| PathBuf::from(&spec.target));
+    let options = serve_options(&spec.choice, &spec.target, anchor)?;
+    let ended = move || _ = on_end.send(Event::Ended);
+    let (runtime, point) = (host.runtime(), &spec.choice.point);
+    let served = Served::start(runtime, found.volume, identity.clone(), point, options, ended)?;
     watch(signals, tell)?;
-    let mounted = Mounted {
-        target: spec.target.clone(),
-        point: served.point().to_owned(),
-        uuid: found.superblock.uuid.to_string(),
-        label: found.superblock.label.clone(),
-        is_read_only: spec.is_read_only,
-        is_block: served.is_block(),
-        pid: std::process::id(),
-    };
+    let mounted = mounted_status(&identity, &served, &spec.choice);
     Ok(Begun { served, mounted, events })
 }
 

@@ -5,7 +5,7 @@ use stripewise_wire::ArrayStatus;
 
 use super::{
     cache, members,
-    parts::{has_chunks, job_line},
+    parts::{has_chunks, job_line, mounted_text},
 };
 use crate::{printable::printable_status, sizes::format_size};
 
@@ -49,6 +49,9 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     }
     for place in status.attached.iter().chain(&status.exports) {
         line("At", place.clone());
+    }
+    if let Some(mounted) = &status.mounted {
+        line("File System", mounted_text(mounted));
     }
     for device in &status.left_out {
         line("Left Out", device.clone());

@@ -55,6 +55,9 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     for place in status.attached.iter().chain(&status.exports) {
         let _ = writeln!(text, "      at {place}");
     }
+    if let Some(mounted) = &status.mounted {
+        let _ = writeln!(text, "      {}", parts::mounted_text(mounted));
+    }
     let of_members = members::bad_block_warnings(status).chain(members::wear_warnings(status));
     for warning in status.warnings.iter().cloned().chain(of_members) {
         let _ = writeln!(text, "      {warning}");

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use stripewise_wire::{ArrayStatus, JobStatus};
+use stripewise_wire::{ArrayStatus, JobStatus, MountedStatus};
 
-use crate::sizes::format_size;
+use crate::{printable::printable, sizes::format_size};
 
 /// Cells of the bar in `status`, as in /proc/mdstat.
 const BAR_CELLS: u64 = 20;
@@ -65,6 +65,15 @@ pub(crate) fn duration(seconds: u64) -> String {
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
     }
+}
+
+/// The array's mounted file system.
+pub(super) fn mounted_text(mounted: &MountedStatus) -> String {
+    let label =
+        if mounted.label.is_empty() { String::new() } else { format!(" \"{}\"", printable(&mounted.label)) };
+    let point = printable(&mounted.point.display().to_string());
+    let how = if mounted.is_read_only { " (read-only)" } else { "" };
+    format!("RAFS{label} mounted on {point}{how}")
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@
 
 mod blockdevs;
 mod client;
+mod hanging;
 mod sandbox;
 
 pub(crate) use blockdevs::{Loop, Mounted};
 pub(crate) use client::{Client, noise};
+pub(crate) use hanging::{Halted, on_a_served_file};
 pub(crate) use sandbox::{Sandbox, cpu_ticks, eventually, has_ended, thread_states};
 pub(crate) use stripewise_testkit::{Need, Said, can_run, can_try, run_bounded, tool};
 

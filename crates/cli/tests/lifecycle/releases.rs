@@ -101,7 +101,7 @@ fn what_another_release_says_and_is_not_understood_is_told_with_its_number() {
     }
     let sandbox = Sandbox::new();
     let daemon = Other::start(&sandbox, &answers(serde_json::json!({}), Some(7)));
-    let words = ["of another release", "protocol 7", "protocol 3", "`stripewise stop a` works"];
+    let words = ["of another release", "protocol 7", "protocol 4", "`stripewise stop a` works"];
     sandbox.fails(1, "fail a /x", &[""; 0], &words);
     sandbox.done("stop a");
     drop(daemon);
@@ -147,11 +147,11 @@ fn a_daemon_tells_a_later_command_what_it_speaks() {
     let answer = ask("{\"command\":\"transmute\",\"into\":\"gold\",\"protocol\":9}\n");
     let said = answer["error"].as_str().unwrap();
     assert!(
-        said.contains("protocol 9") && said.contains("protocol 3") && said.contains("assemble it again"),
+        said.contains("protocol 9") && said.contains("protocol 4") && said.contains("assemble it again"),
         "{said}"
     );
     let answer = ask("{\"command\":\"status\",\"verbosely\":true,\"protocol\":9}\n");
-    assert_eq!((&answer["status"]["name"], &answer["protocol"]), (&"a".into(), &3.into()));
+    assert_eq!((&answer["status"]["name"], &answer["protocol"]), (&"a".into(), &4.into()));
     let answer = ask("{\"command\":\"attach\",\"method\":null,\"protocol\":9,\"needs\":9}\n");
     let said = answer["error"].as_str().unwrap();
     assert!(

@@ -1,10 +1,15 @@
-//! The commands of the file system, through the built binary: on files, on loop devices, and with wrong words.
+//! The commands of the file system, through the built binary: on files, on loop devices, on arrays, and with wrong words.
+//!
+//! `STRIPEWISE_RAFS_KILL_ROUNDS` says how often an array's daemon is killed under clients that sync; 6 times if it is not set.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
 mod common;
 
+mod array;
+mod array_killed;
+mod helper;
 mod life;
 mod refused;
 mod world;

@@ -116,6 +116,11 @@ impl Mount {
         self.descriptor.take()
     }
 
+    /// The kernel has let go of it. What is on the folder now may be another's mount, unless it is this one, dead.
+    pub(crate) fn note_its_end(&mut self) {
+        self.is_mounted = is_dead_mount(&self.point).unwrap_or(false);
+    }
+
     /// Ends the mount. If another process has done so, that is as good.
     ///
     /// # Errors

@@ -113,7 +113,9 @@ impl Session {
     /// The first error of a thread.
     pub fn join(mut self) -> Result<(), SessionError> {
         let ends = std::mem::take(&mut self.threads).into_iter().map(JoinHandle::join);
-        ends.map(|end| end.unwrap_or(Ok(()))).fold(Ok(()), Result::and)
+        let ended = ends.map(|end| end.unwrap_or(Ok(()))).fold(Ok(()), Result::and);
+        self.mount.note_its_end();
+        ended
     }
 }
 

@@ -207,3 +207,48 @@ fn a_mount_tells_of_itself_and_ends_with_umount() {
         assert_eq!(disk.check(), 2);
     }
 }
+
+/// The kernel checks no permissions for an attribute of this name.
+#[test]
+fn only_root_and_its_own_user_change_when_a_mount_is_written_out() {
+    use rustix::{
+        fs::{XattrFlags, fsetxattr},
+        io::Errno,
+        process::Uid,
+        thread::set_thread_res_uid,
+    };
+    if !can_run(&[]) {
+        return;
+    }
+    let disk = Disk::new(32 * MIB);
+    let mounted = disk.mount();
+    let root = File::open(mounted.root()).unwrap();
+    let set = |value: &str| fsetxattr(&root, ATTRIBUTE, value.as_bytes(), XattrFlags::empty());
+    let told = || {
+        let mut value = vec![0; 4096];
+        let len = rustix::fs::fgetxattr(&root, ATTRIBUTE, &mut value[..]).unwrap();
+        let report: Report = serde_json::from_slice(&value[..len]).unwrap();
+        (report.free_percent, report.age_ms)
+    };
+    let before = told();
+    assert_eq!(set(r#"{"free_percent":33}"#), Ok(()));
+    assert_eq!(told(), (33, before.1));
+    assert_eq!(set(r#"{"age_ms":70}"#), Ok(()));
+    for wrong in ["", "{", r#"{"free_percent":91}"#, r#"{"free_percent":-1}"#, r#"{"buffer":9}"#] {
+        assert_eq!(set(wrong), Err(Errno::INVAL), "{wrong}");
+    }
+    let by_other = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            // Of this thread alone.
+            let nobody = Uid::from_raw(65_534);
+            set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            set(r#"{"free_percent":1}"#)
+        });
+        other.join().unwrap()
+    });
+    assert_eq!(by_other, Err(Errno::PERM));
+    assert_eq!(told(), (33, 70));
+    drop(root);
+    mounted.end();
+    disk.check();
+}

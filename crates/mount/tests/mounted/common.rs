@@ -120,7 +120,7 @@ pub(crate) fn serve(file: &Path, point: &Path, has_loop: bool, is_read_only: boo
     let identity = Identity::new(file.display().to_string(), &found.superblock);
     let options = ServeOptions {
         fs: MountOptions { is_read_only, buffer_blocks: 1024, ..MountOptions::default() },
-        fuse: FuseOptions { nodev: false, nosuid: false, ..FuseOptions::default() },
+        fuse: FuseOptions { allow_other: true, nodev: false, nosuid: false, ..FuseOptions::default() },
         anchor: has_loop.then(|| file.to_owned()),
     };
     let served = Served::start(&runtime, found.volume, identity, point, options, || ()).unwrap();

@@ -45,9 +45,9 @@ impl Kick {
 
 /// Looks at what is due until the file system ends.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let tick = (shared.options.age / 5).max(Duration::from_millis(1));
     let (mut is_idle, mut committed) = (true, shared.env.now());
     while !shared.is_ending.load(Ordering::Acquire) {
+        let tick = (shared.pace.lock().age / 5).max(Duration::from_millis(1));
         let kicked = Box::pin(shared.kick.wait());
         if is_idle {
             kicked.await;
@@ -99,7 +99,8 @@ async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsErro
             && !state.store.has_changes()
     };
     // Names and attributes are committed every T_t.
-    if !is_clean && shared.env.now().since(*committed) >= shared.options.age {
+    let age = shared.pace.lock().age;
+    if !is_clean && shared.env.now().since(*committed) >= age {
         *committed = shared.env.now();
         shared.commit(None).await?;
     }

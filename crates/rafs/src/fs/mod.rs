@@ -11,7 +11,7 @@
 //! * `map`: extents; `read`, `write`: bytes;
 //! * `write_out`: from the buffer to stripes; `pieces`: what moves there; `commit`: to the journal; `sync`: both, with their locks;
 //! * `cleaning`: what is left in half-empty stripes moves together;
-//! * `background`: what goes on by itself; `mount`: mkfs, mount and unmount;
+//! * `background`: what goes on by itself; `mount`: mkfs, mount and unmount; `pace`: when it is written out;
 //! * `attr`, `error`, `counters`: what callers see.
 
 mod attr;
@@ -27,6 +27,7 @@ mod map;
 mod mount;
 mod names;
 mod operations;
+mod pace;
 mod pieces;
 mod read;
 mod rename;
@@ -50,6 +51,7 @@ pub use self::{
     counters::Counters,
     error::FsError,
     mount::{MountError, MountOptions},
+    pace::Pace,
     rename::Rename,
     write::FILE_BYTES_MAX,
 };
@@ -82,6 +84,8 @@ struct Shared {
     volume: Arc<dyn Volume>,
     healing: Arc<Healing>,
     options: MountOptions,
+    /// T_f and T_t as they are now.
+    pace: Mutex<Pace>,
     state: AsyncMutex<State>,
     /// One write-out at a time. Taken before the state.
     turn: AsyncMutex<()>,

@@ -19,6 +19,7 @@ use super::{
     Fs, FsError, NewInode, ROOT, Shared, Used,
     background::{self, Kick},
     entries::inode_of,
+    pace::Pace,
     state::{Now, State},
     write::FILE_BLOCKS_MAX,
 };
@@ -150,6 +151,7 @@ impl Fs {
             volume,
             healing,
             options,
+            pace: Mutex::new(Pace { free_percent: options.free_percent, age: options.age }),
             state: AsyncMutex::new(state),
             turn: AsyncMutex::new(()),
             syncs: Mutex::new(Vec::new()),

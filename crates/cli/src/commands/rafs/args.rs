@@ -1,9 +1,6 @@
 //! Values of the options of the file system's commands.
 
-use crate::sizes::parse_size;
-
-/// The block of the file system.
-pub(super) const BLOCK_BYTES: u64 = 4096;
+use crate::{rafs::BLOCK_BYTES, sizes::parse_size};
 
 /// Data columns and the chunk of stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +10,11 @@ pub(super) struct Columns {
 }
 
 impl Columns {
+    /// Bytes of a stripe.
+    pub(super) fn stripe_bytes(self) -> u64 {
+        u64::from(self.data_columns).saturating_mul(self.chunk_bytes)
+    }
+
     /// Blocks of a chunk.
     pub(super) fn rows(self) -> u32 {
         u32::try_from(self.chunk_bytes / BLOCK_BYTES).unwrap_or(u32::MAX)

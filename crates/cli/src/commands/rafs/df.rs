@@ -8,25 +8,30 @@ use std::{
 use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
-use stripewise::{Host, RuntimeOptions};
+use stripewise::RuntimeOptions;
 use stripewise_mount::{
     fuse::{mount::is_dead_mount, own_mounts},
-    rafs::fs::{Fs, MountOptions},
-    report::{Identity, Report},
+    report::Report,
 };
+use stripewise_wire::{Reply, Request, UsageStatus};
 
-use super::{open, report_of};
+use super::{
+    open,
+    place::{Target, target_of},
+    report_of, worked,
+};
 use crate::{
-    daemon, errors,
-    given::{absolute_path, is_same_device},
+    client, daemon, errors,
+    given::is_same_device,
     printable::printable,
+    rafs::{report_of_unmounted, usage_status},
     said::{note, print_json, say},
     sizes::format_size,
 };
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DfArgs {
-    /// Folders in mounted file systems, block devices or files; all that are mounted, if left out.
+    /// Folders in mounted file systems, running arrays, block devices or files; all that are mounted, if left out.
     places: Vec<String>,
 }
 
@@ -79,14 +84,27 @@ fn all_mounted(are_wanted: bool) -> anyhow::Result<(Vec<Row>, bool)> {
 }
 
 fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
-    let path = absolute_path(place)?;
-    if let Some(row) = mounted.iter().find(|row| is_same_device(&row.report.identity.target, &path)) {
-        return Ok(Row { point: row.point.clone(), report: row.report.clone() });
+    let found = |row: &Row| Ok(Row { point: row.point.clone(), report: row.report.clone() });
+    let path = match target_of(place)? {
+        Target::Array(name) => {
+            // By its place: arrays of other run directories may have the same name.
+            let point = client::status(&name)?.mounted.map(|mounted| mounted.point);
+            let is_its = |row: &&Row| row.point.is_some() && row.point == point;
+            return mounted.iter().find(is_its).map_or_else(|| of_array(&name), found);
+        }
+        Target::Path(path) => path,
+    };
+    let is_its = |row: &&Row| {
+        let identity = &row.report.identity;
+        identity.array.is_none() && is_same_device(&identity.target, &path)
+    };
+    if let Some(row) = mounted.iter().find(is_its) {
+        return found(row);
     }
     let path_of = |row: &&Row| row.point.as_deref().is_some_and(|point| is_under(Path::new(&path), point));
     let longest = |row: &&Row| row.point.as_ref().map_or(0, |point| point.as_os_str().len());
     if let Some(row) = mounted.iter().filter(path_of).max_by_key(longest) {
-        return Ok(Row { point: row.point.clone(), report: row.report.clone() });
+        return found(row);
     }
     if is_dead_mount(Path::new(&path)).unwrap_or(false) {
         report_of(Path::new(&path))?;
@@ -95,27 +113,26 @@ fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
         bail!("{path}: no RAFS file system is mounted there; `stripewise df` lists those that are");
     }
     let host = daemon::start_host(RuntimeOptions::default())?;
-    Ok(Row { point: None, report: of_unmounted(&host, &path)? })
+    let found = open(&host, &path)?;
+    let (env, superblock) = (host.env(), found.superblock);
+    let usage = host.block_on(async move { usage_status(env, found.volume, &superblock).await })?;
+    Ok(unmounted(path, usage))
+}
+
+/// Has the array's daemon look.
+fn of_array(name: &str) -> anyhow::Result<Row> {
+    match worked(name, &Request::Usage, "df")? {
+        Reply::Usage(usage) => Ok(unmounted(name.to_owned(), *usage)),
+        other => bail!("{name}: unexpected answer {other:?}"),
+    }
+}
+
+fn unmounted(target: String, usage: UsageStatus) -> Row {
+    Row { point: None, report: report_of_unmounted(target, usage) }
 }
 
 fn is_under(path: &Path, point: &Path) -> bool {
     std::fs::canonicalize(path).is_ok_and(|path| path.starts_with(point))
-}
-
-/// Reads it as a mount would, and changes nothing.
-fn of_unmounted(host: &Host, path: &str) -> anyhow::Result<Report> {
-    let found = open(host, path)?;
-    let (env, volume) = (host.env(), found.volume);
-    let options = MountOptions { is_read_only: true, ..MountOptions::default() };
-    let buffer_blocks = options.buffer_blocks.max(4 * u64::from(found.superblock.stripe_blocks()));
-    let options = MountOptions { buffer_blocks, ..options };
-    let usage = host.block_on(async move {
-        let fs = Fs::mount(env, volume, options).await?;
-        let usage = fs.usage().await;
-        fs.unmount().await?;
-        anyhow::Ok(usage)
-    })?;
-    Ok(Report::of(&Identity { pid: 0, ..Identity::new(path.to_owned(), &found.superblock) }, &usage))
 }
 
 fn print(rows: &[Row]) {

@@ -1,17 +1,22 @@
 //! `stripewise fsck`: looks, and mends nothing. Its exit codes are those of fsck(8).
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
-use serde::Serialize;
 use stripewise::RuntimeOptions;
-use stripewise_mount::rafs::check::{Problem, Report, check};
+use stripewise_mount::rafs::check::check;
+use stripewise_wire::{CheckedStatus, Reply, Request};
 
-use super::open;
+use super::{
+    open,
+    place::{Target, target_of},
+    worked,
+};
 use crate::{
     daemon, errors,
-    given::absolute_path,
     printable::printable,
+    rafs::checked_status,
     said::{note, print_json, say},
 };
 
@@ -26,27 +31,11 @@ const LISTED: usize = 200;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FsckArgs {
-    /// The block device or file. It must not be mounted.
+    /// The running array, block device or file. It must not be mounted.
     target: String,
     /// Mend nothing, which is all that it can do so far.
     #[arg(short = 'n')]
     no: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Told {
-    target: String,
-    uuid: String,
-    clean: bool,
-    inodes: u64,
-    folders: u64,
-    orphans: u64,
-    file_blocks: u64,
-    nodes: u64,
-    records: u64,
-    /// How many problems there are of each kind.
-    counts: BTreeMap<String, usize>,
-    problems: Vec<String>,
 }
 
 pub(crate) fn fsck(args: &FsckArgs, json: bool) -> ExitCode {
@@ -60,12 +49,10 @@ pub(crate) fn fsck(args: &FsckArgs, json: bool) -> ExitCode {
 }
 
 fn look(args: &FsckArgs, json: bool) -> anyhow::Result<ExitCode> {
-    let path = absolute_path(&args.target)?;
-    let host = daemon::start_host(RuntimeOptions::default())?;
-    let found = open(&host, &path)?;
-    let volume = found.volume;
-    let report = host.block_on(async move { check(&volume).await })?;
-    let told = describe(path, found.superblock.uuid.to_string(), &report);
+    let told = match target_of(&args.target)? {
+        Target::Array(name) => of_array(&name)?,
+        Target::Path(path) => of_path(path)?,
+    };
     if json {
         print_json(&told)?;
     } else {
@@ -74,31 +61,23 @@ fn look(args: &FsckArgs, json: bool) -> anyhow::Result<ExitCode> {
     Ok(if told.clean { ExitCode::SUCCESS } else { ERRORS_LEFT.into() })
 }
 
-fn describe(target: String, uuid: String, report: &Report) -> Told {
-    let mut counts = BTreeMap::new();
-    report.problems.iter().for_each(|problem| *counts.entry(kind(problem)).or_default() += 1);
-    Told {
-        target,
-        uuid,
-        clean: report.problems.is_empty(),
-        inodes: report.inodes,
-        folders: report.folders,
-        orphans: report.orphans,
-        file_blocks: report.file_blocks,
-        nodes: report.nodes,
-        records: report.records,
-        counts,
-        problems: report.problems.iter().map(ToString::to_string).collect(),
+/// Has the array's daemon look.
+fn of_array(name: &str) -> anyhow::Result<CheckedStatus> {
+    match worked(name, &Request::Fsck, "fsck")? {
+        Reply::Checked(told) => Ok(*told),
+        other => bail!("{name}: unexpected answer {other:?}"),
     }
 }
 
-/// The variant's name.
-fn kind(problem: &Problem) -> String {
-    let text = format!("{problem:?}");
-    text.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
+fn of_path(path: String) -> anyhow::Result<CheckedStatus> {
+    let host = daemon::start_host(RuntimeOptions::default())?;
+    let found = open(&host, &path)?;
+    let volume = found.volume;
+    let report = host.block_on(async move { check(&volume).await })?;
+    Ok(checked_status(path, found.superblock.uuid.to_string(), &report))
 }
 
-fn print(told: &Told) {
+fn print(told: &CheckedStatus) {
     told.problems.iter().take(LISTED).for_each(|problem| say!("{}", printable(problem)));
     if told.problems.len() > LISTED {
         say!("... and {} more", told.problems.len() - LISTED);

@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::args::{BLOCK_BYTES, Columns};
-use crate::{client, rundir};
+use super::args::Columns;
+use crate::{client, rafs::BLOCK_BYTES, rundir};
 
 /// For files, and for devices that tell nothing.
 const DEFAULT: Columns = Columns { data_columns: 4, chunk_bytes: 64 << 10 };

@@ -4,9 +4,14 @@ mod args;
 pub(crate) mod df;
 pub(crate) mod fsck;
 mod geometry;
+mod helper;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
+mod options;
+mod place;
 pub(crate) mod umount;
+
+pub(crate) use helper::{Called, FAILED as HELPER_FAILED, called};
 
 use std::{path::Path, sync::Arc};
 
@@ -17,7 +22,9 @@ use stripewise_mount::{
     target::{self, Found},
 };
 
-use crate::daemon;
+use stripewise_wire::{Reply, Request};
+
+use crate::{client, daemon, interrupt::Interrupt, progress::WorkBar};
 
 /// The longest report that is read, in bytes.
 const REPORT_BYTES_MAX: usize = 16 << 10;
@@ -37,6 +44,23 @@ fn report_of(point: &Path) -> anyhow::Result<Option<Report>> {
             bail!("{point}: the server of this mount has died; `stripewise umount {point}` clears it")
         }
         Err(error) => Err(error).with_context(|| point.display().to_string()),
+    }
+}
+
+/// Has the daemon do something with the array's file system, and shows a bar while that takes long. Interrupted, it goes on.
+fn worked(name: &str, request: &Request, what: &'static str) -> anyhow::Result<Reply> {
+    let interrupt = Interrupt::watch()?;
+    let mut bar = WorkBar::new(what);
+    let mut answer = client::ask(name, request)?;
+    loop {
+        match answer {
+            Reply::Working { .. } if interrupt.is_asked() => {
+                bail!("{name}: no longer waited for; the {what} goes on in the array's daemon")
+            }
+            Reply::Working { done_bytes } => bar.show(name, done_bytes),
+            done => return Ok(done),
+        }
+        answer = client::ask(name, &Request::Worked)?;
     }
 }
 

@@ -1,13 +1,24 @@
 //! `stripewise mount`.
 
-use std::{num::NonZero, path::PathBuf, process::ExitCode, thread, time::Duration};
+use std::{fs, num::NonZero, path::PathBuf, process::ExitCode, thread, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
+use rustix::{
+    fs::{StatVfsMountFlags, XattrFlags},
+    io::Errno,
+};
+use stripewise_mount::report::{ATTRIBUTE, FREE_PERCENT_MAX, PaceChange};
+use stripewise_wire::{MountChoice, MountedStatus, Reply, Request};
 
+use super::{
+    options::Words,
+    place::{Target, target_of},
+    report_of, worked,
+};
 use crate::{
-    given::absolute_path,
-    mounted::{self, KernelOptions, MountSpec, Mounted},
+    client,
+    mounted::{self, MountSpec},
     numbers::{THREADS_MAX, within},
     printable::printable,
     said::{note, print_json, say},
@@ -15,74 +26,172 @@ use crate::{
     times::parse_time,
 };
 
+/// T_f and T_t, if they are left out.
+const FREE_PERCENT: u8 = 20;
+const AGE: Duration = Duration::from_secs(5);
+
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MountArgs {
-    /// The block device or file that the file system is on.
+    /// The running array, block device or file that the file system is on.
+    ///
+    /// The daemon of an array serves the mount itself; other targets get a process of their own.
     target: String,
     /// The folder to mount it on.
     folder: PathBuf,
-    /// Options, with commas between them: ro, noatime, nosuid, nodev, noexec, allow_other, and their opposites.
+    /// Options, with commas between them: ro, noatime, nosuid, nodev, noexec, allow_other, and their opposites; tf=20, tt=5s,
+    /// buffer=64M, threads=4 and noloop as the long options; norecovery with ro. What mount(8) alone knows is passed over.
     ///
-    /// As root, other users may come in, and set-user-ID programs and device files have effect, as with mount(8); else
-    /// not.
+    /// remount changes tf and tt of what is mounted on the folder. As root, other users may come in, and set-user-ID programs
+    /// and device files have effect, as with mount(8); else not.
     #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
-    /// Stay in the foreground until it is unmounted.
+    /// Stay in the foreground until it is unmounted. Not of an array.
     #[arg(long)]
     foreground: bool,
     /// Memory for what is written and not yet written out.
     #[arg(long, default_value = "64M", value_parser = parse_size)]
     buffer: u64,
-    /// Write out once less of the buffer than this is free, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = within(0..=90_u8))]
-    tf: u8,
-    /// Write out what has waited for longer than this; names and attributes become durable as often.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
-    tt: Duration,
-    /// Worker threads; as many as there are cores, if left out.
+    /// Write out once less of the buffer than this is free, in percent; 20, if left out.
+    #[arg(long, value_name = "PERCENT", value_parser = within(0..=FREE_PERCENT_MAX))]
+    tf: Option<u8>,
+    /// Write out what has waited for longer than this; names and attributes become durable as often. 5s, if left out.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    tt: Option<Duration>,
+    /// Worker threads; as many as there are cores, if left out. Not of an array.
     #[arg(long, value_parser = within(1..=THREADS_MAX))]
     threads: Option<usize>,
     /// Put no loop device under the mount: then sync(2) does not reach the file system.
     #[arg(long)]
     no_loop: bool,
+    /// An array that is mounted on the folder already is no failure: `mount --all` cannot tell that it is.
+    #[arg(long, hide = true)]
+    may_be_mounted: bool,
 }
 
 pub(crate) fn mount(args: &MountArgs, json: bool) -> anyhow::Result<ExitCode> {
+    let words = Words::parse(&args.options)?;
     let folder = args.folder.display();
+    if words.is_remount {
+        return remount(args, &words);
+    }
+    if let Some(mounted) = mounted_there(args) {
+        tell(&mounted, json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     // A dead mount of ours cannot be looked into, so it is cleared first.
     if stripewise_mount::fuse::clear_dead_mount(&args.folder)? {
         note!("stripewise: {}: a mount whose server had died was cleared", printable(&folder.to_string()));
     }
-    let point = std::fs::canonicalize(&args.folder).with_context(|| folder.to_string())?;
+    let point = fs::canonicalize(&args.folder).with_context(|| folder.to_string())?;
     if !point.is_dir() {
         bail!("{folder}: is no folder");
     }
-    let (kernel, is_read_only) = kernel_options(&args.options)?;
-    let cores = || thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
-    let spec = MountSpec {
-        target: absolute_path(&args.target)?,
-        point,
-        kernel,
-        is_read_only,
-        buffer_bytes: args.buffer,
-        free_percent: args.tf,
-        age: args.tt,
-        threads: args.threads.unwrap_or_else(cores),
-        has_loop: !args.no_loop,
-    };
-    if args.foreground {
-        mounted::serve(&spec, |mounted| tell(mounted, json))?;
-        return Ok(ExitCode::SUCCESS);
+    let choice = choice(args, &words, point)?;
+    match target_of(&args.target)? {
+        Target::Array(name) => tell(&in_daemon(args, &name, choice)?, json)?,
+        Target::Path(target) => {
+            let cores = || thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+            let threads = words.threads.or(args.threads).unwrap_or_else(cores);
+            let spec = MountSpec { target, choice, threads };
+            if args.foreground {
+                mounted::serve(&spec, |mounted| tell(mounted, json))?;
+            } else {
+                tell(&mounted::start(&spec)?, json)?;
+            }
+        }
     }
-    tell(&mounted::start(&spec)?, json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(mounted: &Mounted, json: bool) -> anyhow::Result<()> {
+/// The array as it is mounted on the folder already, where that is no failure. What cannot be looked at fails later.
+fn mounted_there(args: &MountArgs) -> Option<MountedStatus> {
+    let Ok(Target::Array(name)) = target_of(&args.target) else { return None };
+    let point = args.may_be_mounted.then(|| fs::canonicalize(&args.folder).ok())??;
+    client::status(&name).ok()?.mounted.filter(|mounted| mounted.point == point)
+}
+
+/// How it is mounted: options of `-o` come before others.
+fn choice(args: &MountArgs, words: &Words, point: PathBuf) -> anyhow::Result<MountChoice> {
+    let is_root = rustix::process::geteuid().is_root();
+    let age = words.tt.or(args.tt).unwrap_or(AGE);
+    Ok(MountChoice {
+        point,
+        read_only: words.read_only.unwrap_or(false),
+        allow_other: words.allow_other.unwrap_or(is_root),
+        nosuid: words.nosuid.unwrap_or(!is_root),
+        nodev: words.nodev.unwrap_or(!is_root),
+        noexec: words.noexec.unwrap_or(false),
+        noatime: words.noatime.unwrap_or(true),
+        buffer_bytes: words.buffer.unwrap_or(args.buffer),
+        free_percent: words.tf.or(args.tf).unwrap_or(FREE_PERCENT),
+        age_ms: u64::try_from(age.as_millis()).context("--tt")?,
+        has_loop: !(args.no_loop || words.is_plain),
+    })
+}
+
+/// Has the array's daemon mount it.
+fn in_daemon(args: &MountArgs, name: &str, choice: MountChoice) -> anyhow::Result<MountedStatus> {
+    ensure!(
+        !args.foreground && args.threads.is_none(),
+        "{name}: the array's daemon serves the mount, with its own threads; leave out --foreground and --threads"
+    );
+    check_namespace(name, client::status(name)?.pid)?;
+    match worked(name, &Request::Mount { choice }, "mount")? {
+        Reply::Mounted(mounted) => Ok(*mounted),
+        other => bail!("{name}: unexpected answer {other:?}"),
+    }
+}
+
+/// Refuses a mount that would not be seen here.
+fn check_namespace(name: &str, pid: u32) -> anyhow::Result<()> {
+    let of_process = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
+    if let (Ok(own), Ok(of_daemon)) = (of_process("self"), of_process(&pid.to_string()))
+        && own != of_daemon
+    {
+        bail!(
+            "{name}: its daemon (process {pid}) is in another mount namespace, so that its mounts are not seen here; mount it \
+             from there: `nsenter --target {pid} --mount stripewise mount ...`"
+        );
+    }
+    Ok(())
+}
+
+/// Changes what can be changed of a mount.
+fn remount(args: &MountArgs, words: &Words) -> anyhow::Result<ExitCode> {
+    let folder = printable(&args.folder.display().to_string());
+    if report_of(&args.folder)?.is_none() {
+        bail!("{folder}: no RAFS file system is mounted there; `stripewise df` lists those that are");
+    }
+    let is_read_only = rustix::fs::statvfs(&args.folder)?.f_flag.contains(StatVfsMountFlags::RDONLY);
+    ensure!(
+        words.read_only.is_none_or(|wanted| wanted == is_read_only),
+        "{folder}: it is mounted {}, which cannot be changed; unmount it, and mount it again",
+        if is_read_only { "read-only" } else { "for writing" }
+    );
+    if words.buffer.is_some() {
+        note!("stripewise: {folder}: the buffer stays as large as it is; tf and tt can be changed");
+    }
+    let age = words.tt.or(args.tt);
+    let change = PaceChange {
+        free_percent: words.tf.or(args.tf),
+        age_ms: age.map(|age| u64::try_from(age.as_millis())).transpose().context("--tt")?,
+    };
+    let value = serde_json::to_vec(&change)?;
+    rustix::fs::setxattr(&args.folder, ATTRIBUTE, &value, XattrFlags::empty()).map_err(
+        |error| match error {
+            Errno::PERM => anyhow!("{folder}: only root, and the user who mounted it, can change it"),
+            Errno::ROFS => anyhow!("{folder}: nothing is written out of a read-only mount"),
+            other => anyhow!("{folder}: {other}"),
+        },
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(mounted: &MountedStatus, json: bool) -> anyhow::Result<()> {
     if json {
         return print_json(mounted);
     }
-    let Mounted { target, point, .. } = mounted;
+    let MountedStatus { target, point, .. } = mounted;
     say!("{} is mounted on {}", printable(target), printable(&point.display().to_string()));
     if !mounted.is_block {
         note!(
@@ -91,53 +200,4 @@ fn tell(mounted: &Mounted, json: bool) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-/// What the words of `-o` say. The second value: nothing may be changed.
-fn kernel_options(words: &[String]) -> anyhow::Result<(KernelOptions, bool)> {
-    let is_root = rustix::process::geteuid().is_root();
-    let mut options = KernelOptions {
-        allow_other: is_root,
-        nosuid: !is_root,
-        nodev: !is_root,
-        noexec: false,
-        noatime: true,
-    };
-    let mut is_read_only = false;
-    for word in words {
-        match word.as_str() {
-            "ro" => is_read_only = true,
-            "rw" => is_read_only = false,
-            "allow_other" => options.allow_other = true,
-            "noallow_other" => options.allow_other = false,
-            "nosuid" => options.nosuid = true,
-            "suid" => options.nosuid = false,
-            "nodev" => options.nodev = true,
-            "dev" => options.nodev = false,
-            "noexec" => options.noexec = true,
-            "exec" => options.noexec = false,
-            "noatime" => options.noatime = true,
-            "atime" | "relatime" => options.noatime = false,
-            "" | "defaults" | "default_permissions" => {}
-            other => bail!(
-                "-o {other}: no such option; known are ro, rw, noatime, nosuid, suid, nodev, dev, noexec, exec, allow_other and \
-                 noallow_other"
-            ),
-        }
-    }
-    Ok((options, is_read_only))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_words_and_the_last_one_counts() {
-        let words = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
-        let (options, is_read_only) = kernel_options(&words("ro,nodev,dev,noexec,,defaults")).unwrap();
-        assert!(is_read_only && options.noexec && !options.nodev);
-        let error = kernel_options(&words("rw,user_xattr")).unwrap_err().to_string();
-        assert!(error.contains("user_xattr") && error.contains("known are"), "{error}");
-    }
 }

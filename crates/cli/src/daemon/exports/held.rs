@@ -1,36 +1,23 @@
-//! How a daemon exports its array: as a block device, and over NBD.
-//!
-//! One command at a time changes the exports (`held`). It may take long: an unmount writes out what is
-//! cached. A description of the exports can be read at any time (`told`). Nothing here knows the daemon's
-//! state, so nothing here asks for it while a lock is held.
+//! The block device and the servers themselves, for the command that changes them.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use parking_lot::{Mutex, MutexGuard};
-use stripewise::{
-    Array, ArrayDevice,
-    export::{
-        attach::{
-            self, AttachError, AttachMethod, AttachOptions, Attachment, BlockUser, BlockUsers, DetachMode,
-        },
-        nbd::{Endpoint, Export, Limits, NbdAddress, Server},
-    },
-    internals::uring::Runtime,
+use stripewise::export::{
+    attach::{self, AttachError, AttachMethod, AttachOptions, Attachment, BlockUser, BlockUsers, DetachMode},
+    nbd::{Endpoint, Export, Limits, NbdAddress, Server},
 };
 use stripewise_wire::{AttachChoice, DiscardChoice, Notes, ServeLimits};
 
 use super::{
-    end::Asked,
-    limits::limits_of,
-    link, mounts,
-    patience::{Deadline, Patience},
-    remains::{self, DeadDevice},
-    room,
+    super::{
+        limits::limits_of,
+        link, mounts,
+        patience::{Deadline, Patience},
+        remains::{self, DeadDevice},
+        room,
+    },
+    Source, Told, Users,
 };
 use crate::rundir::run_dir;
 
@@ -45,58 +32,13 @@ const RELEASE_WAIT: Duration = Duration::from_secs(30);
 /// time.
 const ANSWER_WAIT_MIN: Duration = Duration::from_secs(5);
 
-/// What is exported now.
-pub(crate) struct Exports {
-    source: Source,
-    held: Mutex<Held>,
-    told: Mutex<Told>,
-}
-
-/// The array to export, and what its exports need.
-struct Source {
-    name: String,
-    array: Array,
-    runtime: Arc<Runtime>,
-    asked: Asked,
-}
-
-impl Source {
-    /// The array as a device, and whether it takes discards.
-    fn device(&self, discard: DiscardChoice) -> (ArrayDevice, bool) {
-        let device = self.array.device();
-        match discard {
-            DiscardChoice::Auto => (device, self.array.unmaps()),
-            DiscardChoice::On => (device.always_discarding(), true),
-            DiscardChoice::Off => (device, false),
-        }
-    }
-}
-
+/// What is exported.
 #[derive(Default)]
-struct Held {
+pub(super) struct Held {
     attached: Option<Attached>,
     servers: Vec<Server>,
     /// The array is being stopped: there will be no more exports.
-    closed: bool,
-}
-
-/// The exports, for commands that only ask.
-#[derive(Debug, Clone, Default)]
-struct Told {
-    /// The path to tell users, and the block device itself.
-    attached: Option<(String, PathBuf)>,
-    addresses: Vec<String>,
-}
-
-/// What to do about the users of a block device that is being taken away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Users {
-    /// They keep it; the command fails.
-    Refuse,
-    /// File systems are unmounted; other users keep it.
-    Unmount,
-    /// It is taken from them.
-    Force,
+    pub(super) closed: bool,
 }
 
 struct Attached {
@@ -105,120 +47,8 @@ struct Attached {
     link: Option<PathBuf>,
 }
 
-impl Exports {
-    pub(super) fn new(name: String, array: Array, runtime: Arc<Runtime>, asked: Asked) -> Self {
-        let source = Source { name, array, runtime, asked };
-        Self { source, held: Mutex::default(), told: Mutex::default() }
-    }
-
-    /// Locks the exports for a command that changes them. Another such command may take long.
-    fn held(&self, deadline: Deadline) -> anyhow::Result<MutexGuard<'_, Held>> {
-        self.held.try_lock_until(deadline.instant()).ok_or_else(|| {
-            anyhow!("another command (attach, detach, serve or stop) is still under way; try again when it is done")
-        })
-    }
-
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock()
-    }
-
-    /// Carries out a change, then updates `told`, even if the change failed half-way.
-    fn change<T>(
-        &self,
-        deadline: Deadline,
-        change: impl FnOnce(&mut Held, &Source) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        let mut held = self.held(deadline)?;
-        let result = change(&mut held, &self.source);
-        *self.told() = held.told(&self.source);
-        result
-    }
-
-    /// Makes a block device, if `allowed`, and returns its path.
-    pub(super) fn attach(
-        &self,
-        method: Option<AttachChoice>,
-        sector_bytes: Option<u32>,
-        discard: DiscardChoice,
-        deadline: Deadline,
-        allowed: impl FnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<String> {
-        self.change(deadline, |held, source| {
-            allowed()?;
-            held.attach(source, method, sector_bytes, discard, deadline)
-        })
-    }
-
-    /// Takes the block device away, with or without its users' consent.
-    pub(super) fn detach(&self, users: Users, deadline: Deadline) -> anyhow::Result<Notes> {
-        self.change(deadline, |held, source| held.detach(source, users, deadline))
-    }
-
-    /// Starts an NBD server, if `allowed`, and returns its address.
-    pub(super) fn serve(
-        &self,
-        address: &str,
-        read_only: bool,
-        discard: DiscardChoice,
-        limits: &ServeLimits,
-        deadline: Deadline,
-        allowed: impl FnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<String> {
-        self.change(deadline, |held, source| {
-            allowed()?;
-            held.serve(source, address, read_only, discard, limits)
-        })
-    }
-
-    /// Stops the server at an address, or all.
-    pub(super) fn unserve(&self, address: Option<&str>, deadline: Deadline) -> anyhow::Result<Notes> {
-        self.change(deadline, |held, source| held.unserve(source, address, deadline))
-    }
-
-    /// Ends every export, for good.
-    pub(super) fn end_all(&self, users: Users, deadline: Deadline) -> anyhow::Result<Notes> {
-        self.change(deadline, |held, source| held.end_all(source, users, deadline))
-    }
-
-    /// The array is not stopped after all: there may be exports again.
-    pub(super) fn reopen(&self, deadline: Deadline) -> anyhow::Result<()> {
-        self.held(deadline)?.closed = false;
-        Ok(())
-    }
-
-    /// Begins something that must have the array to itself, under the lock, so that no export comes in
-    /// between.
-    pub(super) fn while_unused<T>(
-        &self,
-        deadline: Deadline,
-        begin: impl FnOnce() -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        let held = self.held(deadline)?;
-        held.check_unused()?;
-        begin()
-    }
-
-    pub(super) fn attached(&self) -> Option<String> {
-        self.told().attached.as_ref().map(|(path, _)| path.clone())
-    }
-
-    pub(super) fn addresses(&self) -> Vec<String> {
-        self.told().addresses.clone()
-    }
-
-    /// Whether a device is this array's own block device. As its own member, the array would wait for itself.
-    pub(super) fn is_own(&self, device: &Path) -> bool {
-        let Some((_, block)) = self.told().attached.clone() else { return false };
-        // A partition's node begins with its disk's.
-        device.canonicalize().is_ok_and(|node| {
-            let rest = node.as_os_str().as_encoded_bytes().strip_prefix(block.as_os_str().as_encoded_bytes());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"p"))
-        })
-    }
-}
-
 impl Held {
-    fn told(&self, source: &Source) -> Told {
+    pub(super) fn told(&self, source: &Source) -> Told {
         let attached = self.attached.as_ref();
         Told {
             attached: attached.map(|a| (a.path(), a.attachment.block_path().to_owned())),
@@ -231,7 +61,7 @@ impl Held {
         Ok(())
     }
 
-    fn attach(
+    pub(super) fn attach(
         &mut self,
         source: &Source,
         method: Option<AttachChoice>,
@@ -257,7 +87,12 @@ impl Held {
         Ok(attached.path())
     }
 
-    fn detach(&mut self, source: &Source, users: Users, deadline: Deadline) -> anyhow::Result<Notes> {
+    pub(super) fn detach(
+        &mut self,
+        source: &Source,
+        users: Users,
+        deadline: Deadline,
+    ) -> anyhow::Result<Notes> {
         let Some(attached) = &mut self.attached else { bail!("it is not attached") };
         let device = DeadDevice::at(attached.attachment.block_path());
         attached.let_go(source, users, deadline).map_err(|error| match error {
@@ -276,7 +111,7 @@ impl Held {
         Ok(remains::take_note(&source.name, device))
     }
 
-    fn serve(
+    pub(super) fn serve(
         &mut self,
         source: &Source,
         address: &str,
@@ -297,7 +132,7 @@ impl Held {
         Ok(uri)
     }
 
-    fn unserve(
+    pub(super) fn unserve(
         &mut self,
         source: &Source,
         address: Option<&str>,
@@ -324,7 +159,12 @@ impl Held {
             .collect())
     }
 
-    fn end_all(&mut self, source: &Source, users: Users, deadline: Deadline) -> anyhow::Result<Notes> {
+    pub(super) fn end_all(
+        &mut self,
+        source: &Source,
+        users: Users,
+        deadline: Deadline,
+    ) -> anyhow::Result<Notes> {
         let mut notes = match self.attached {
             Some(_) => self.detach(source, users, deadline)?,
             None => Notes::new(),
@@ -336,8 +176,21 @@ impl Held {
         Ok(notes)
     }
 
+    /// Refuses what must be alone on the array.
+    pub(super) fn check_free(&self, source: &Source) -> anyhow::Result<()> {
+        self.check_open()?;
+        let name = &source.name;
+        if let Some(attached) = &self.attached {
+            bail!("it is attached at {}; `stripewise detach {name}` first", attached.path());
+        }
+        if let Some(server) = self.servers.first() {
+            bail!("it is served at {}; `stripewise serve {name} --stop` first", uri_of(server, name));
+        }
+        Ok(())
+    }
+
     /// Refuses to overwrite an array that is in use, through the block device or over NBD.
-    fn check_unused(&self) -> anyhow::Result<()> {
+    pub(super) fn check_unused(&self) -> anyhow::Result<()> {
         let clients: u64 = self.servers.iter().map(|server| server.stats().connections).sum();
         ensure!(clients == 0, "clients are connected to its NBD servers ({clients}); stop that first");
         let Some(attached) = &self.attached else { return Ok(()) };

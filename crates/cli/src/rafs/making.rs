@@ -1,0 +1,112 @@
+//! Makes a file system.
+
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Context;
+use stripewise::{
+    Device, MediaKind, ZeroFlags,
+    internals::format::rafs::superblock::{SlotOrder, Superblock},
+};
+use stripewise_mount::rafs::{fs::Fs, shape::Order, store::MakeOptions, volume::Volume};
+use stripewise_wire::{MadeStatus, MkfsSpec, OrderChoice};
+use uuid::Uuid;
+
+/// The block of the file system.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+/// What is zeroed at both ends of a target, so that nothing of what it held is recognised there any more.
+const WIPED_BYTES: u64 = 1 << 20;
+
+/// What is drawn at random.
+pub(crate) struct Random {
+    uuid: Uuid,
+    hash_seed: u64,
+}
+
+impl Random {
+    /// Drawn from this source.
+    pub(crate) fn of(draw: impl Fn() -> u64) -> Self {
+        let bytes = (u128::from(draw()) << 64 | u128::from(draw())).to_le_bytes();
+        Self { uuid: uuid::Builder::from_random_bytes(bytes).into_uuid(), hash_seed: draw() }
+    }
+
+    /// For what is not made.
+    pub(crate) fn fixed() -> Self {
+        Self { uuid: Uuid::nil(), hash_seed: 0 }
+    }
+}
+
+/// The file system's own options for what a command asks for.
+///
+/// # Errors
+/// If the UUID is none.
+pub(crate) fn make_options(
+    spec: &MkfsSpec,
+    stripe_bytes: u64,
+    media: MediaKind,
+    random: &Random,
+) -> anyhow::Result<MakeOptions> {
+    let order = match spec.order {
+        Some(OrderChoice::Rows) => Order::Rows,
+        Some(OrderChoice::Columns) => Order::Columns,
+        None if media == MediaKind::Hdd => Order::Columns,
+        None => Order::Rows,
+    };
+    let given = spec.uuid.as_deref().map(str::parse).transpose().context("--uuid")?;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(MakeOptions {
+        uuid: given.unwrap_or(random.uuid),
+        label: spec.label.clone(),
+        created_us: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+        order,
+        journal_stripes: spec.journal_bytes.map(|bytes| bytes.div_ceil(stripe_bytes.max(1))),
+        hash_seed: random.hash_seed,
+    })
+}
+
+/// Wipes a device's ends, and makes a file system on the volume over it.
+///
+/// # Errors
+/// If it cannot be written, or no file system fits.
+pub(crate) async fn write(
+    device: Arc<dyn Device>,
+    volume: Arc<dyn Volume>,
+    options: MakeOptions,
+    owner: (u32, u32),
+) -> anyhow::Result<Superblock> {
+    wipe(&*device).await?;
+    Ok(Fs::make(&volume, &options, owner).await?)
+}
+
+async fn wipe(device: &dyn Device) -> anyhow::Result<()> {
+    let size_bytes = device.info().size_bytes;
+    let wiped = WIPED_BYTES.min(size_bytes) / BLOCK_BYTES * BLOCK_BYTES;
+    let last = (size_bytes - wiped) / BLOCK_BYTES * BLOCK_BYTES;
+    for offset_bytes in [0, last] {
+        device.write_zeroes(offset_bytes, wiped, ZeroFlags::default()).await?;
+    }
+    Ok(device.flush().await?)
+}
+
+/// A file system that was made, or would be.
+pub(crate) fn describe(target: &str, shape_from: &str, size_bytes: u64, made: &Superblock) -> MadeStatus {
+    MadeStatus {
+        target: target.to_owned(),
+        uuid: made.uuid.to_string(),
+        label: made.label.clone(),
+        size_bytes,
+        data_columns: made.data_columns,
+        chunk_bytes: u64::from(made.rows) * BLOCK_BYTES,
+        shape_from: shape_from.to_owned(),
+        order: match made.order {
+            SlotOrder::Rows => "rows",
+            SlotOrder::Columns => "columns",
+        }
+        .to_owned(),
+        stripes: made.stripes,
+        group_stripes: made.group_stripes,
+        journal_bytes: made.journal_stripes * u64::from(made.stripe_blocks()) * BLOCK_BYTES,
+    }
+}

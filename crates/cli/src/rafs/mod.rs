@@ -1,0 +1,11 @@
+//! What commands and an array's daemon do alike with a RAFS file system: make it, mount it, look at it.
+
+mod looking;
+mod making;
+mod mounting;
+
+pub(crate) use self::{
+    looking::{checked_status, report_of_unmounted, usage_status},
+    making::{BLOCK_BYTES, Random, describe, make_options, write},
+    mounting::{mounted_status, serve_options},
+};
