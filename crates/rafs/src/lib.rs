@@ -9,12 +9,13 @@
 //! * [`store`]: tree, space and journal as one, through power failures;
 //! * [`buffer`]: what is not written out yet, and what goes next. Pure;
 //! * [`fs`]: the file system itself: operations on inodes;
-//! * [`check`](mod@check): fsck.
+//! * [`check`](mod@check): what fsck looks at; [`repair`](mod@repair): what it mends.
 
 pub mod buffer;
 pub mod check;
 pub mod fs;
 pub mod journal;
+pub mod repair;
 pub mod shape;
 pub mod space;
 pub mod store;

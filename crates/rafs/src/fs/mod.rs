@@ -48,6 +48,7 @@ pub use self::{
     rename::Rename,
     write::FILE_BYTES_MAX,
 };
+pub(crate) use self::{map::Mapped, names::FIRST_NUMBER, write::FILE_BLOCKS_MAX};
 use self::{background::Kick, state::State, sync::Ticket};
 use crate::volume::Volume;
 

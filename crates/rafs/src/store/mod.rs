@@ -23,7 +23,11 @@ use stripewise_format::rafs::{
     superblock::Superblock,
 };
 
-pub(crate) use self::open::order_of;
+pub(crate) use self::{
+    ground::{bad_copies, check_shape, first_copy, read_superblock, write_row},
+    open::{layout, order_of},
+    write::plan_writes,
+};
 use self::running::Running;
 pub use self::{
     error::StoreError,

@@ -45,7 +45,7 @@ pub struct Replay {
 
 impl Replay {
     /// Blocks of a file that came along no longer count.
-    fn forget(&mut self, inode: u64, gone: Range<u64>) {
+    pub(crate) fn forget(&mut self, inode: u64, gone: Range<u64>) {
         let all = std::mem::take(&mut self.data);
         self.data = all.into_iter().flat_map(|one| one.without(inode, &gone)).collect();
     }
@@ -176,7 +176,7 @@ pub(crate) fn order_of(superblock: &Superblock) -> Order {
     }
 }
 
-fn layout(volume: &Arc<dyn Volume>, superblock: &Superblock) -> Layout {
+pub(crate) fn layout(volume: &Arc<dyn Volume>, superblock: &Superblock) -> Layout {
     Layout {
         geometry: volume.geometry(),
         order: order_of(superblock),
