@@ -21,6 +21,7 @@ use crate::{
         policy::PolicyArgs,
         rafs::{
             df::DfArgs,
+            dump::DumpArgs,
             fsck::{self, FsckArgs},
             mkfs::MkfsArgs,
             mount::MountArgs,

@@ -79,16 +79,17 @@ impl Base {
         let reader = Reader::new(volume.clone(), &self.superblock);
         let found = scan(&reader, &self.superblock, progress).await;
         let (at, anchor) = self.anchor;
-        let root = newest_root(&reader, &found, has_anchor.then_some(anchor.generation)).await;
+        let anchors = has_anchor.then_some((anchor.generation, self.root()));
+        let root = newest_root(&reader, &found, anchors).await;
         self.found = Some(found);
-        let Some((root, level)) = root else { return has_anchor };
+        let Some(Wanted { place, generation, level, .. }) = root else { return has_anchor };
         let epochs = epochs(volume, &self.superblock).await;
         let last = epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
         // Without any anchor, nothing says which records are not in the tree.
         let epoch = if has_anchor { anchor.journal.epoch.saturating_add(1) } else { last.saturating_add(1) };
         let block = JournalPosition { epoch, sequence: 0, block: 0 };
         let journal = epochs.get(&epoch).copied().unwrap_or(block);
-        let root = Root { place: root.place, generation: root.generation, level };
+        let root = Root { place, generation, level };
         self.problems.push(Problem::NewerTree { generation: root.generation });
         self.generation = self.generation.max(root.generation);
         // Counts are made anew.

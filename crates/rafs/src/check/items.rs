@@ -120,12 +120,8 @@ impl Items {
     }
 
     fn try_take_up(&mut self, key: Key, value: &[u8], origin: Origin) -> Result<(), ValueError> {
-        if key.kind == KeyKind::Orphan && key.object == 0 {
-            self.orphans.insert(key.offset);
-            return Ok(());
-        }
         let nonsense = |field, found| Err(ValueError::Nonsense { field, found });
-        if key.object == 0 || matches!(key.kind, KeyKind::Group | KeyKind::Orphan) {
+        if (key.object == 0) != (key.kind == KeyKind::Orphan) || key.kind == KeyKind::Group {
             return nonsense("item's object", key.object);
         }
         if matches!(key.kind, KeyKind::Inode | KeyKind::Inline) && key.offset != 0 {
@@ -137,6 +133,7 @@ impl Items {
                 self.found(key.object, origin);
                 entries.into_iter().for_each(|entry| self.take_up_entry(key, entry, origin));
             }
+            KeyKind::Orphan => _ = self.orphans.insert(key.offset),
             KeyKind::Xattr => self.take_up_xattrs(key, Xattr::decode(value)?, origin),
             KeyKind::Inode => {
                 let inode = Inode::decode(value)?;
@@ -217,6 +214,9 @@ impl Items {
     /// An inode goes, with all that belongs to it but names of others.
     pub(crate) fn drop_inode(&mut self, number: u64) {
         let Some(found) = self.inodes.remove(&number) else { return };
+        if self.orphans.remove(&number) {
+            self.drop_item(Key::new(0, KeyKind::Orphan, number));
+        }
         let key = |kind, offset| Key::new(number, kind, offset);
         self.drop_item(key(KeyKind::Inode, 0));
         self.drop_item(key(KeyKind::Inline, 0));

@@ -165,7 +165,7 @@ impl Plan {
             place: lost.wanted.place,
             why: lost.why.clone(),
         }));
-        let mut saved = 0;
+        let (mut saved, mut sources) = (0, Vec::new());
         if !walked.lost.is_empty() {
             let found = match base.found.take() {
                 Some(found) => found,
@@ -177,7 +177,7 @@ impl Plan {
             taking.take_up(&rest.whole, Origin::Tree);
             taking.keep(&rest.whole);
             taking.items.lost = rest.lost.iter().map(|lost| lost.wanted).collect();
-            saved = rest.older.len() as u64;
+            (saved, sources) = (rest.older.len() as u64, rest.sources);
             taking.take_up(&rest.older, Origin::Older);
         }
         taking.take_up_records();
@@ -195,7 +195,7 @@ impl Plan {
         items.next_inode = items.next_inode.max(told_next);
         let mut referred = Owned::new(&superblock);
         referred.add_files(&items);
-        walked.places.iter().for_each(|place| referred.add(*place));
+        walked.places.iter().chain(&sources).for_each(|place| referred.add(*place));
 
         progress.tell("inodes", 0, items.inodes.len() as u64);
         items.remake_inodes();

@@ -197,9 +197,6 @@ impl Items {
         taken.insert(name.as_bytes().into());
         self.enter(home, name, number);
         self.home = Some((home, taken));
-        if let Some(inode) = self.inodes.get_mut(&number).and_then(|found| found.inode.as_mut()) {
-            inode.parent = home;
-        }
         reached.insert(number);
         self.reach(number, reached);
     }

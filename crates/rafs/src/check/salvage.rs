@@ -15,7 +15,7 @@ use super::{
     Progress,
     reader::{Reader, Wanted},
     scan::Found,
-    walk::{Leaf, Lost, Walked},
+    walk::{Lost, Walked},
 };
 
 /// Ranges of keys that do not overlap: first to last.
@@ -45,6 +45,8 @@ pub(crate) struct Saved {
     pub(crate) whole: Vec<Item>,
     /// Items out of older leaves.
     pub(crate) older: Vec<Item>,
+    /// Blocks that all this was read from, and may be read from again after a crash.
+    pub(crate) sources: Vec<u64>,
     /// Nodes for which nothing but older leaves could be found.
     pub(crate) lost: Vec<Lost>,
 }
@@ -62,8 +64,12 @@ pub(crate) async fn salvage(
     while let Some(lost) = left.pop() {
         match displaced(reader, &lost.wanted, found).await {
             None => saved.lost.push(lost),
-            Some(Node::Leaf(items)) => saved.whole.extend(items),
-            Some(Node::Inner { level, children }) => {
+            Some((at, Node::Leaf(items))) => {
+                saved.sources.push(at);
+                saved.whole.extend(items);
+            }
+            Some((at, Node::Inner { level, children })) => {
+                saved.sources.push(at);
                 for child in lost.wanted.children(level, &children) {
                     walked.walk(reader, child, progress, |items| saved.whole.extend_from_slice(items)).await;
                     left.append(&mut walked.lost);
@@ -83,17 +89,18 @@ pub(crate) async fn salvage(
         let is_lost = |key| saved.lost.iter().any(|lost| lost.wanted.contains(key));
         saved.older.extend(items.into_iter().filter(|item| is_lost(item.key) && !claims.has(item.key)));
         claims.add(leaf.first, leaf.last);
+        saved.sources.push(leaf.at);
     }
     saved
 }
 
-/// The node that is wanted, out of a block where it does not belong.
-async fn displaced(reader: &Reader, wanted: &Wanted, found: &[Found]) -> Option<Node> {
+/// The node that is wanted, out of a block where it does not belong, and that block.
+async fn displaced(reader: &Reader, wanted: &Wanted, found: &[Found]) -> Option<(u64, Node)> {
     let is_it = |one: &&Found| (one.place, one.generation) == (wanted.place, wanted.generation);
     let one = found.iter().find(|one| is_it(one) && one.at != one.place)?;
     let block = reader.block(one.at).await.ok()?;
     let (generation, node) = reader.decode(&block, one.place).ok()?;
-    wanted.objection(generation, &node).is_none().then_some(node)
+    wanted.objection(generation, &node).is_none().then_some((one.at, node))
 }
 
 fn is_older_leaf(one: &Found, generation: u64, walked: &Walked) -> bool {
@@ -107,40 +114,48 @@ fn overlaps(wanted: &Wanted, leaf: &Found) -> bool {
     wanted.low.is_none_or(|low| low <= leaf.last) && wanted.high.is_none_or(|high| leaf.first < high)
 }
 
-/// The root of the newest tree that is there as a whole, or else of the newest one; behind this generation.
-pub(crate) async fn newest_root(reader: &Reader, found: &[Found], behind: Option<u64>) -> Option<(Leaf, u8)> {
+/// The root of the newest tree, of those newer than the one of an anchor, if there is one. A tree that is there as a whole counts before others, and
+/// the anchor's before those that are not.
+pub(crate) async fn newest_root(
+    reader: &Reader,
+    found: &[Found],
+    anchors: Option<(u64, Option<Wanted>)>,
+) -> Option<Wanted> {
+    let behind = anchors.map(|(generation, _)| generation);
     let mut tops: BTreeMap<u64, &Found> = BTreeMap::new();
-    for one in found.iter().filter(|one| one.at == one.place && behind.is_none_or(|after| one.generation > after)) {
+    let is_newer = |one: &&Found| one.at == one.place && behind.is_none_or(|behind| one.generation > behind);
+    for one in found.iter().filter(is_newer) {
         let top = tops.entry(one.generation).or_insert(one);
         if one.level > top.level {
             *top = one;
         }
     }
     let as_root = |one: &Found| {
-        (Leaf { first: one.first, place: one.place, generation: one.generation }, one.level)
+        let Found { place, generation, level, .. } = *one;
+        Wanted { place, generation, level, low: None, high: None, is_root: true }
     };
     for one in tops.values().rev() {
-        let wanted = Wanted {
-            place: one.place,
-            generation: one.generation,
-            level: one.level,
-            low: None,
-            high: None,
-            is_root: true,
-        };
-        let mut walked = Walked::default();
-        let mut has_root = false;
-        walked
-            .walk(reader, wanted, &Progress::silent(), |items| {
-                has_root |= items.iter().any(|item| item.key == super::ROOT_KEY);
-            })
-            .await;
-        if walked.lost.is_empty() && has_root {
+        if is_whole(reader, as_root(one)).await {
             return Some(as_root(one));
         }
     }
-    // None is whole: without an anchor, the newest is the best there is.
-    tops.last_key_value().filter(|_| behind.is_none()).map(|(_, one)| as_root(one))
+    if let Some((_, Some(root))) = anchors
+        && is_whole(reader, root).await
+    {
+        return None;
+    }
+    tops.last_key_value().map(|(_, one)| as_root(one))
+}
+
+/// Whether all nodes of a tree can be read, and the root folder is in it.
+async fn is_whole(reader: &Reader, root: Wanted) -> bool {
+    let (mut walked, mut has_root) = (Walked::default(), false);
+    walked
+        .walk(reader, root, &Progress::silent(), |items| {
+            has_root |= items.iter().any(|item| item.key == super::ROOT_KEY);
+        })
+        .await;
+    walked.lost.is_empty() && has_root
 }
 
 #[cfg(test)]

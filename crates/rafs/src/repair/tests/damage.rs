@@ -44,13 +44,22 @@ pub(super) struct Hit {
     pub(super) inodes: BTreeSet<u64>,
     pub(super) has_journal: bool,
     superblocks: BTreeSet<u64>,
-    /// Nothing leads to a tree any more.
-    pub(super) is_hopeless: bool,
+    /// The newer anchor is lost, and the older one.
+    anchors: (bool, bool),
 }
 
 impl Hit {
     pub(super) fn has_all_superblocks(&self) -> bool {
         self.superblocks.len() > 1
+    }
+
+    pub(super) fn has_lost_anchors(&self) -> bool {
+        self.anchors.0 || self.anchors.1
+    }
+
+    /// The newest anchor is lost, and some of its tree: an older tree may be the best there is.
+    pub(super) fn may_be_older(&self) -> bool {
+        self.anchors.0 && !self.inodes.is_empty()
     }
 }
 
@@ -222,15 +231,8 @@ fn lose(volume: &TestVolume, node: &Lying, bytes: &[u8], hit: &mut Hit) {
     hit.inodes.extend(&node.inodes);
 }
 
-/// Anchors are lost.
+/// Anchors are lost. Without any, nothing says which records count.
 fn lose_anchor(newer: bool, older: bool, hit: &mut Hit) {
-    // Without any, nothing says which records count.
-    hit.has_journal |= newer && older;
-    let done: BTreeSet<&str> = hit.done.iter().map(|(damage, _)| match damage {
-        Damage::NewerAnchor => "newer",
-        Damage::OlderAnchor => "older",
-        Damage::BothAnchors => "both",
-        _ => "",
-    }).collect();
-    hit.has_journal |= done.contains("newer") && done.contains("older");
+    hit.anchors = (hit.anchors.0 || newer, hit.anchors.1 || older);
+    hit.has_journal |= hit.anchors == (true, true);
 }
