@@ -9,11 +9,12 @@
 //! * [`store`]: tree, space and journal as one, through power failures;
 //! * [`buffer`]: what is not written out yet, and what goes next. Pure;
 //! * [`fs`]: the file system itself: operations on inodes;
-//! * [`check`](mod@check): what fsck looks at; [`repair`](mod@repair): what it mends.
+//! * [`check`](mod@check): what fsck looks at; [`repair`](mod@repair): what it mends; [`inspect`]: what lies on a volume.
 
 pub mod buffer;
 pub mod check;
 pub mod fs;
+pub mod inspect;
 pub mod journal;
 pub mod repair;
 pub mod shape;

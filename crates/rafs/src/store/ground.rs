@@ -113,8 +113,7 @@ pub(crate) async fn first_copy<T, E>(
     let geometry = volume.geometry();
     let (mut wrong, mut unread) = (None, None);
     for column in 0..geometry.data_columns() {
-        let copy = BlockNo(place + u64::from(column) * u64::from(geometry.rows()));
-        match read_block(volume, copy).await.map(|bytes| decode(&bytes)) {
+        match read_copy(volume, place, column).await.map(|bytes| decode(&bytes)) {
             Ok(Ok(found)) => return Ok(Ok(found)),
             Ok(Err(error)) => wrong = wrong.or(Some(error)),
             Err(error) => unread = unread.or(Some(error)),
@@ -131,8 +130,7 @@ pub(crate) async fn bad_copies(volume: &dyn Volume, place: u64, is_good: impl Fn
     let geometry = volume.geometry();
     let mut bad = 0;
     for column in 0..geometry.data_columns() {
-        let copy = BlockNo(place + u64::from(column) * u64::from(geometry.rows()));
-        let is_good = read_block(volume, copy).await.is_ok_and(|bytes| is_good(&bytes));
+        let is_good = read_copy(volume, place, column).await.is_ok_and(|bytes| is_good(&bytes));
         bad += u32::from(!is_good);
     }
     bad
@@ -150,6 +148,11 @@ pub(crate) fn check_shape(superblock: &Superblock, geometry: Geometry) -> Result
     }
     let (volume_stripes, volume_columns, volume_rows) = of_volume;
     Err(GroundError::Shape { stripes, columns, rows, volume_stripes, volume_columns, volume_rows })
+}
+
+/// Reads the copy in a column of the row that begins with a block.
+pub(crate) async fn read_copy(volume: &dyn Volume, place: u64, column: u32) -> Result<IoBuf, IoError> {
+    read_block(volume, BlockNo(place + u64::from(column) * u64::from(volume.geometry().rows()))).await
 }
 
 /// Reads a block whose slot is numbered by columns.

@@ -24,7 +24,7 @@ use stripewise_format::rafs::{
 };
 
 pub(crate) use self::{
-    ground::{bad_copies, check_shape, first_copy, read_superblock, write_row},
+    ground::{bad_copies, check_shape, first_copy, read_copy, read_superblock, write_row},
     open::{layout, order_of},
     write::plan_writes,
 };
