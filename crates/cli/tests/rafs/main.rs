@@ -6,5 +6,6 @@
 mod common;
 
 mod life;
+mod mended;
 mod refused;
 mod world;

@@ -11,7 +11,7 @@ use super::{
     Problem, Progress,
     reader::{Reader, Wanted},
     records::epochs,
-    salvage::newest_root,
+    roots::newest_root,
     scan::{Found, scan},
 };
 use crate::{

@@ -3,7 +3,7 @@
 //! It looks at what a mount would find: the newest anchor's tree, and what the journal repeats on it. Nothing is written here: a [`Plan`] says
 //! what is wrong, and which items the tree should have instead. [`repair`](mod@crate::repair) carries it out.
 //!
-//! * `ground`: superblocks and anchors; `records`: the journal;
+//! * `ground`: superblocks and anchors; `roots`: trees to which no anchor leads; `records`: the journal;
 //! * `reader`, `walk`: the tree's nodes, read without the tree's own code; `scan`: all nodes that lie on the volume; `salvage`: what is left of
 //!   nodes that are lost;
 //! * `items`: what the tree has, sorted by inode; `names`, `reach`, `extents`: what of it counts; `owned`: whose all blocks are;
@@ -18,6 +18,7 @@ mod problem;
 mod reach;
 pub(crate) mod reader;
 mod records;
+mod roots;
 mod salvage;
 mod scan;
 mod walk;

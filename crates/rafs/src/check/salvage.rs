@@ -114,50 +114,6 @@ fn overlaps(wanted: &Wanted, leaf: &Found) -> bool {
     wanted.low.is_none_or(|low| low <= leaf.last) && wanted.high.is_none_or(|high| leaf.first < high)
 }
 
-/// The root of the newest tree, of those newer than the one of an anchor, if there is one. A tree that is there as a whole counts before others, and
-/// the anchor's before those that are not.
-pub(crate) async fn newest_root(
-    reader: &Reader,
-    found: &[Found],
-    anchors: Option<(u64, Option<Wanted>)>,
-) -> Option<Wanted> {
-    let behind = anchors.map(|(generation, _)| generation);
-    let mut tops: BTreeMap<u64, &Found> = BTreeMap::new();
-    let is_newer = |one: &&Found| one.at == one.place && behind.is_none_or(|behind| one.generation > behind);
-    for one in found.iter().filter(is_newer) {
-        let top = tops.entry(one.generation).or_insert(one);
-        if one.level > top.level {
-            *top = one;
-        }
-    }
-    let as_root = |one: &Found| {
-        let Found { place, generation, level, .. } = *one;
-        Wanted { place, generation, level, low: None, high: None, is_root: true }
-    };
-    for one in tops.values().rev() {
-        if is_whole(reader, as_root(one)).await {
-            return Some(as_root(one));
-        }
-    }
-    if let Some((_, Some(root))) = anchors
-        && is_whole(reader, root).await
-    {
-        return None;
-    }
-    tops.last_key_value().map(|(_, one)| as_root(one))
-}
-
-/// Whether all nodes of a tree can be read, and the root folder is in it.
-async fn is_whole(reader: &Reader, root: Wanted) -> bool {
-    let (mut walked, mut has_root) = (Walked::default(), false);
-    walked
-        .walk(reader, root, &Progress::silent(), |items| {
-            has_root |= items.iter().any(|item| item.key == super::ROOT_KEY);
-        })
-        .await;
-    walked.lost.is_empty() && has_root
-}
-
 #[cfg(test)]
 mod tests {
     use stripewise_format::rafs::key::KeyKind;

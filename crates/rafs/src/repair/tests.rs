@@ -18,7 +18,11 @@ use self::{
     image::{Image, Tree},
 };
 use super::*;
-use crate::{check::check, test_env::TestEnv, test_volume::TestVolume, test_volume::now};
+use crate::{
+    check::check,
+    test_env::TestEnv,
+    test_volume::{TestVolume, now},
+};
 
 /// Damaged images of the test: RAFS_DAMAGES, for long runs.
 fn count() -> u64 {
@@ -97,6 +101,9 @@ fn story(image: &Image, seed: u64, sums: &mut Sums) {
         let is_new = after.as_ref().is_ok_and(|problems| !problems.iter().any(is_of_tree));
         // Without an anchor, a tree that is there as a whole counts.
         assert!(is_new || after == before || hit.has_lost_anchors(), "neither old nor new: {after:?}\n{before:?}");
+    }
+    if std::env::var("RAFS_TELL").is_ok() {
+        eprintln!("{hit:?} {before:?}");
     }
     match mended(&volume) {
         Ok(_) => {}

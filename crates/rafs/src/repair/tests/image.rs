@@ -85,9 +85,10 @@ impl Image {
         } else {
             // It ends without an unmount: what was synced is in the journal.
             for _ in 0..maker.rng.u32(0..3) {
-                maker.act();
-                maker.run(|fs| Box::pin(fs.sync())).unwrap();
+                maker.work();
+                maker.sync_all();
             }
+            maker.act();
             maker.sync_all();
         }
         let Maker { tree, since, .. } = maker;
@@ -105,7 +106,7 @@ impl Maker {
     }
 
     fn work(&mut self) {
-        for _ in 0..self.rng.u32(20..60) {
+        for _ in 0..self.rng.u32(10..60) {
             self.act();
         }
     }
