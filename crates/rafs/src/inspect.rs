@@ -116,14 +116,17 @@ impl Inspector {
 
     /// All copies of the superblock.
     pub async fn superblocks(&self) -> Vec<Copy<Superblock>> {
-        let decode = |bytes: &[u8], _| Superblock::decode(bytes).map(|(says, _)| says).map_err(|error| error.to_string());
+        let decode = |bytes: &[u8], _| {
+            Superblock::decode(bytes).map(|(says, _)| says).map_err(|error| error.to_string())
+        };
         self.copies(self.superblock.places(), decode).await
     }
 
     /// All copies of both anchors.
     pub async fn anchors(&self) -> Vec<Copy<Anchor>> {
         let uuid = self.superblock.uuid;
-        let decode = |bytes: &[u8], place| Anchor::decode(bytes, place, uuid).map_err(|error| error.to_string());
+        let decode =
+            |bytes: &[u8], place| Anchor::decode(bytes, place, uuid).map_err(|error| error.to_string());
         self.copies(self.superblock.anchor_places(), decode).await
     }
 
@@ -246,7 +249,8 @@ impl Inspector {
         let first_group = self.superblock.first_group_stripe();
         let end = first_group + self.superblock.groups() * u64::from(self.superblock.group_stripes);
         let is_grouped = (first_group..end).contains(&stripe);
-        let ground = if (FIRST_JOURNAL_STRIPE..first_group).contains(&stripe) { Use::Journal } else { Use::Ground };
+        let ground =
+            if (FIRST_JOURNAL_STRIPE..first_group).contains(&stripe) { Use::Journal } else { Use::Ground };
         let (space, _) = self.space().await?;
         let blank = if is_grouped { Use::Nothing } else { ground };
         let line = |slot| {
@@ -273,7 +277,8 @@ impl Inspector {
         for item in items.iter().filter(|item| item.key.kind == KeyKind::Extent) {
             let Ok(extent) = Extent::decode(&item.value) else { continue };
             let end = extent.place + u64::from(extent.blocks);
-            for block in extent.place.max(first)..end.min(first + u64::from(self.superblock.stripe_blocks())) {
+            for block in extent.place.max(first)..end.min(first + u64::from(self.superblock.stripe_blocks()))
+            {
                 put(block, Use::File(item.key.object, item.key.offset.saturating_add(block - extent.place)));
             }
         }

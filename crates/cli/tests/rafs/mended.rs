@@ -80,7 +80,9 @@ fn damage_is_shown_and_mended_and_the_rest_stays() {
     for folder in 0..4 {
         for file in 0..40 {
             let content = noise(file, 200 + file as usize * 300);
-            kept += u32::from(fs::read(world.inside(&format!("{folder}/{file}"))).is_ok_and(|read| read == content));
+            kept += u32::from(
+                fs::read(world.inside(&format!("{folder}/{file}"))).is_ok_and(|read| read == content),
+            );
         }
     }
     assert!(kept >= 100, "{kept} of 160 are as they were");

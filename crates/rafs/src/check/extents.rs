@@ -16,7 +16,8 @@ use stripewise_format::{
 
 use super::{
     Problem,
-    items::{Found, Items, Origin, Piece},
+    items::{Items, Origin, Piece},
+    pieces::judge_file,
     reader::Reader,
 };
 use crate::{fs::FILE_BLOCKS_MAX, store::FileBlocks};
@@ -165,7 +166,9 @@ impl Items {
             }
             claimants.sort_by_key(|(_, standing)| *standing);
             let best = claimants.first().map(|(_, standing)| *standing);
-            for (at, (claim, standing)) in claimants.iter().enumerate().filter(|(_, (claim, _))| claim.inode > 0) {
+            for (at, (claim, standing)) in
+                claimants.iter().enumerate().filter(|(_, (claim, _))| claim.inode > 0)
+            {
                 let fate = match (*standing, best) {
                     (Standing::Wrong, _) | (_, Some(Standing::Node)) => Fate::Hole,
                     _ if at == 0 => Fate::Keep,
@@ -222,14 +225,20 @@ impl Items {
                 Fate::Copy => {
                     for (first, place) in blocks.zip(places) {
                         match reader.block(place).await {
-                            Ok(bytes) => copies.push(FileBlocks { inode, first, blocks: vec![bytes.freeze()] }),
+                            Ok(bytes) => {
+                                copies.push(FileBlocks { inode, first, blocks: vec![bytes.freeze()] })
+                            }
                             Err(_) => holes += 1,
                         }
                     }
                 }
             }
         }
-        self.problems.extend((holes > 0).then_some(Problem::Hole { inode, block: piece.is.first, blocks: holes }));
+        self.problems.extend((holes > 0).then_some(Problem::Hole {
+            inode,
+            block: piece.is.first,
+            blocks: holes,
+        }));
         copies
     }
 
@@ -239,7 +248,8 @@ impl Items {
         let mut kept = Vec::new();
         for one in data {
             let end = one.first.checked_add(one.blocks.len() as u64).filter(|end| *end <= FILE_BLOCKS_MAX);
-            let found = self.inodes.get_mut(&one.inode).filter(|found| found.file_type() == Some(FileType::File));
+            let found =
+                self.inodes.get_mut(&one.inode).filter(|found| found.file_type() == Some(FileType::File));
             let (Some(end), Some(found)) = (end, found) else { continue };
             found.cut(&(one.first..end));
             if one.first == 0 {
@@ -258,7 +268,9 @@ impl Items {
             let key = |first| Key::new(*number, KeyKind::Extent, first);
             let Some(replaced) = &found.replaced else { continue };
             edits.extend(replaced.iter().map(|first| (key(*first), None)));
-            edits.extend(found.pieces.iter().map(|piece| (key(piece.is.first), Some(piece.is.extent.encode()))));
+            edits.extend(
+                found.pieces.iter().map(|piece| (key(piece.is.first), Some(piece.is.extent.encode()))),
+            );
         }
         for (key, value) in edits {
             self.edits.insert(key, value.map(Into::into));
@@ -281,26 +293,6 @@ enum Standing {
     Wrong,
 }
 
-impl Found {
-    /// The file no longer has these blocks where it had them.
-    fn cut(&mut self, blocks: &Range<u64>) {
-        let overlaps = |piece: &Piece| piece.is.part(blocks).is_some();
-        if !self.pieces.iter().any(overlaps) {
-            self.replace_pieces();
-            return;
-        }
-        self.replace_pieces();
-        let all = std::mem::take(&mut self.pieces);
-        for piece in all {
-            let own = piece.is.blocks();
-            for rest in [own.start..own.end.min(blocks.start), own.start.max(blocks.end)..own.end] {
-                let part = piece.is.part(&rest);
-                self.pieces.extend(part.map(|is| Piece { is, origin: piece.origin }));
-            }
-        }
-    }
-}
-
 /// Runs of claims that overlap one another.
 fn clusters(claims: &[Claim]) -> impl Iterator<Item = &[Claim]> {
     let mut left = claims;
@@ -317,92 +309,9 @@ fn clusters(claims: &[Claim]) -> impl Iterator<Item = &[Claim]> {
     })
 }
 
-/// The extents of a file, by themselves.
-fn judge_file(number: u64, found: &mut Found, bounds: &Bounds) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    if found.pieces.is_empty() {
-        return problems;
-    }
-    if found.file_type() != Some(FileType::File) {
-        problems.push(Problem::WrongItem { inode: number, what: "blocks" });
-        found.replace_pieces();
-        found.pieces.clear();
-        return problems;
-    }
-    let is_good = |piece: &Piece| {
-        let place = piece.is.extent.place;
-        bounds.have(&(place..place.saturating_add(piece.is.extent.blocks.into())))
-    };
-    let bad = found.pieces.iter().filter(|piece| !is_good(piece));
-    problems.extend(bad.map(|piece| Problem::OutOfRange {
-        inode: number,
-        block: piece.is.first,
-        place: piece.is.extent.place,
-    }));
-    if !problems.is_empty() {
-        found.replace_pieces();
-        found.pieces.retain(is_good);
-    }
-    problems.extend(judge_overlaps(number, found));
-    problems
-}
-
-/// No block of a file has two places: the first one counts, and before it, one that the tree has.
-fn judge_overlaps(number: u64, found: &mut Found) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    found.pieces.sort_by_key(|piece| piece.is.first);
-    let pairs = || found.pieces.windows(2);
-    if pairs().all(|pair| pair[0].is.blocks().end <= pair[1].is.first) {
-        return problems;
-    }
-    found.replace_pieces();
-    let (current, older): (Vec<Piece>, Vec<Piece>) =
-        std::mem::take(&mut found.pieces).into_iter().partition(|piece| piece.origin == Origin::Tree);
-    let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
-    for piece in current.into_iter().chain(older) {
-        let own = piece.is.blocks();
-        let gaps = gaps(&taken, own.clone());
-        if gaps != [own] && piece.origin == Origin::Tree {
-            problems.push(Problem::TwoPlaces { inode: number, block: piece.is.first });
-        }
-        for gap in gaps {
-            taken.insert(gap.start, gap.end);
-            found.pieces.extend(piece.is.part(&gap).map(|is| Piece { is, origin: piece.origin }));
-        }
-    }
-    found.pieces.sort_by_key(|piece| piece.is.first);
-    problems
-}
-
-/// What of a range is in none of these, which do not overlap.
-fn gaps(taken: &BTreeMap<u64, u64>, range: Range<u64>) -> Vec<Range<u64>> {
-    let mut from = taken.range(..=range.start).next_back().map_or(range.start, |(_, end)| range.start.max(*end));
-    let mut gaps = Vec::new();
-    for (start, end) in taken.range(range.start..range.end) {
-        if from < *start {
-            gaps.push(from..*start);
-        }
-        from = from.max(*end);
-    }
-    if from < range.end {
-        gaps.push(from..range.end);
-    }
-    gaps
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn gaps_are_what_is_left_of_a_range() {
-        let taken = BTreeMap::from([(5, 10), (20, 30)]);
-        assert_eq!(gaps(&taken, 0..40), [0..5, 10..20, 30..40]);
-        assert_eq!(gaps(&taken, 7..25), [10..20]);
-        assert_eq!(gaps(&taken, 6..9), []);
-        assert_eq!(gaps(&taken, 10..20), [10..20]);
-        assert_eq!(gaps(&taken, 20..31), [30..31]);
-    }
 
     #[test]
     fn extents_lie_in_one_group() {

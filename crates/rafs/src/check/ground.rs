@@ -93,7 +93,10 @@ impl Base {
         self.problems.push(Problem::NewerTree { generation: root.generation });
         self.generation = self.generation.max(root.generation);
         // Counts are made anew.
-        self.anchor = (if has_anchor { 1 - at } else { at }, Anchor { generation: root.generation, root, journal, ..anchor });
+        self.anchor = (
+            if has_anchor { 1 - at } else { at },
+            Anchor { generation: root.generation, root, journal, ..anchor },
+        );
         true
     }
 

@@ -221,7 +221,8 @@ impl Items {
         self.drop_item(key(KeyKind::Inode, 0));
         self.drop_item(key(KeyKind::Inline, 0));
         found.xattrs.iter().for_each(|offset| self.drop_item(key(KeyKind::Xattr, *offset)));
-        let pieces = found.pieces.iter().map(|piece| piece.is.first).chain(found.replaced.into_iter().flatten());
+        let pieces =
+            found.pieces.iter().map(|piece| piece.is.first).chain(found.replaced.into_iter().flatten());
         pieces.for_each(|first| self.drop_item(key(KeyKind::Extent, first)));
         if let Some(items) = found.of_folder {
             for dropped in items.keys(number, self.hash_seed) {

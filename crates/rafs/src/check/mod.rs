@@ -6,7 +6,7 @@
 //! * `ground`: superblocks and anchors; `roots`: trees to which no anchor leads; `records`: the journal;
 //! * `reader`, `walk`: the tree's nodes, read without the tree's own code; `scan`: all nodes that lie on the volume; `salvage`: what is left of
 //!   nodes that are lost;
-//! * `items`: what the tree has, sorted by inode; `names`, `reach`, `extents`: what of it counts; `owned`: whose all blocks are;
+//! * `items`: what the tree has, sorted by inode; `names`, `reach`, `pieces`, `extents`: what of it counts; `owned`: whose all blocks are;
 //! * `problem`: what may be wrong.
 
 mod extents;
@@ -14,6 +14,7 @@ mod ground;
 mod items;
 mod names;
 mod owned;
+mod pieces;
 mod problem;
 mod reach;
 pub(crate) mod reader;
@@ -32,18 +33,18 @@ use stripewise_format::rafs::{
 };
 
 pub use self::problem::Problem;
-pub(crate) use self::{
-    ground::Base,
-    items::{Items, Piece, Origin},
-    owned::Owned,
-    records::{Edits, epochs},
-    walk::{Leaf, Walked},
-};
 use self::{
     extents::Bounds,
     owned::{judge_space, repeat},
     reader::Reader,
     salvage::salvage,
+};
+pub(crate) use self::{
+    ground::Base,
+    items::{Items, Origin, Piece},
+    owned::Owned,
+    records::{Edits, epochs},
+    walk::{Leaf, Walked},
 };
 use crate::{
     fs::{MountError, ROOT},
@@ -148,88 +149,82 @@ impl Plan {
         let superblock = base.superblock.clone();
         let reader = Reader::new(volume.clone(), &superblock);
         let mut records = records::read(volume, &superblock, base.anchor.1.journal).await;
-        let mut space = Space::new(store::layout(volume, &superblock), Measure::Rows);
         let mut problems = std::mem::take(&mut base.problems);
         problems.extend(records.problem.take());
         let replayed = std::mem::take(&mut records.edits);
         let mut taking = TakingUp {
             items: Items::new(superblock.hash_seed, replayed.clone(), now_ns),
             replayed: &replayed,
-            space: &mut space,
+            space: Space::new(store::layout(volume, &superblock), Measure::Rows),
             inodes: base.anchor.1.inodes,
+            sources: Vec::new(),
+            saved: 0,
         };
-        let mut walked = Walked::default();
-        if let Some(root) = base.root() {
-            walked.walk(&reader, root, progress, |items| taking.take_up(items, Origin::Tree)).await;
-        }
-        problems.extend(walked.lost.iter().map(|lost| Problem::Node {
-            place: lost.wanted.place,
-            why: lost.why.clone(),
-        }));
-        let (mut saved, mut sources) = (0, Vec::new());
-        if !walked.lost.is_empty() {
-            let found = match base.found.take() {
-                Some(found) => found,
-                None => scan::scan(&reader, &superblock, progress).await,
-            };
-            let generation = base.anchor.1.generation;
-            let rest = salvage(&reader, &mut walked, &found, generation, progress).await;
-            base.found = Some(found);
-            taking.take_up(&rest.whole, Origin::Tree);
-            taking.keep(&rest.whole);
-            taking.items.lost = rest.lost.iter().map(|lost| lost.wanted).collect();
-            (saved, sources) = (rest.older.len() as u64, rest.sources);
-            taking.take_up(&rest.older, Origin::Older);
-        }
-        taking.take_up_records();
-        let (mut items, told_inodes) = (taking.items, taking.inodes);
+        let walked = taking.take_up_tree(&reader, &mut base, progress, &mut problems).await;
+        let TakingUp { mut items, mut space, inodes: told_inodes, sources, saved, .. } = taking;
         problems.append(&mut items.problems);
-        let used = space.counts().taken;
-        if used != base.anchor.1.used_blocks {
-            problems.push(Problem::Used { found: used, told: base.anchor.1.used_blocks });
-        }
+        judge_told(&base, &mut items, &space, &replayed, &mut problems);
         problems.extend(repeat(&mut space, &records.space).err());
-        let told_next = next_inode(base.anchor.1.next_inode, &replayed);
-        if items.next_inode > told_next {
-            problems.push(Problem::NextInode { told: told_next, found: items.next_inode - 1 });
-        }
-        items.next_inode = items.next_inode.max(told_next);
         let mut referred = Owned::new(&superblock);
         referred.add_files(&items);
         walked.places.iter().chain(&sources).for_each(|place| referred.add(*place));
 
         progress.tell("inodes", 0, items.inodes.len() as u64);
-        items.remake_inodes();
-        items.judge_names();
-        items.judge_orphans();
-        items.judge_reach();
-        items.judge_pieces(&Bounds::of(&superblock));
         let mut data = records.replay.data;
-        data.extend(items.judge_owners(&reader, walked.places.iter().copied()).await);
-        items.judge_numbers();
-        items.put_names();
-        items.put_extents();
+        data.extend(items.judge(&reader, &walked, &Bounds::of(&superblock)).await);
         problems.append(&mut items.problems);
-
-        let mut report = Report { records: records.replay.records, saved, ..Report::default() };
-        report.nodes = walked.places.len() as u64;
-        for (number, found) in &items.inodes {
-            report.inodes += 1;
-            report.folders += u64::from(found.is_folder());
-            report.orphans += u64::from(items.orphans.contains(number));
-            report.file_blocks += found.blocks();
-        }
         let nodes: Vec<u64> = walked.places.iter().copied().collect();
         let mut owned = Owned::new(&superblock);
         owned.add_files(&items);
         nodes.iter().for_each(|place| owned.add(*place));
         judge_space(&space, &owned, &items, &nodes, &mut problems);
+        let mut report = Report { records: records.replay.records, saved, ..items.report() };
+        report.nodes = nodes.len() as u64;
         if report.inodes != told_inodes {
             problems.push(Problem::Inodes { found: report.inodes, told: told_inodes });
         }
         report.problems = problems;
         report.notes = std::mem::take(&mut base.notes);
         Ok(Self { base, walked, items, space, referred, data, journal: records.end, report })
+    }
+}
+
+/// What the anchor tells of blocks and inodes, before the journal is repeated.
+fn judge_told(base: &Base, items: &mut Items, space: &Space, replayed: &Edits, problems: &mut Vec<Problem>) {
+    let (used, told) = (space.counts().taken, base.anchor.1.used_blocks);
+    if used != told {
+        problems.push(Problem::Used { found: used, told });
+    }
+    let told = next_inode(base.anchor.1.next_inode, replayed);
+    if items.next_inode > told {
+        problems.push(Problem::NextInode { told, found: items.next_inode - 1 });
+    }
+    items.next_inode = items.next_inode.max(told);
+}
+
+impl Items {
+    /// Decides what counts, and notes what the tree should have instead. Returns blocks of which files get copies.
+    async fn judge(&mut self, reader: &Reader, walked: &Walked, bounds: &Bounds) -> Vec<FileBlocks> {
+        self.remake_inodes();
+        self.judge_names();
+        self.judge_orphans();
+        self.judge_reach();
+        self.judge_pieces(bounds);
+        let copies = self.judge_owners(reader, walked.places.iter().copied()).await;
+        self.judge_numbers();
+        self.put_names();
+        self.put_extents();
+        copies
+    }
+
+    fn report(&self) -> Report {
+        let mut report = Report { inodes: self.inodes.len() as u64, ..Report::default() };
+        for (number, found) in &self.inodes {
+            report.folders += u64::from(found.is_folder());
+            report.orphans += u64::from(self.orphans.contains(number));
+            report.file_blocks += found.blocks();
+        }
+        report
     }
 }
 
@@ -243,12 +238,45 @@ fn next_inode(told: u64, replayed: &Edits) -> u64 {
 struct TakingUp<'a> {
     items: Items,
     replayed: &'a Edits,
-    space: &'a mut Space,
+    space: Space,
     /// How many inodes there are by the anchor and the journal.
     inodes: u64,
+    /// Blocks outside of the tree that items were read from, and how many items of older leaves.
+    sources: Vec<u64>,
+    saved: u64,
 }
 
 impl TakingUp<'_> {
+    /// Takes up all items of the tree, what is left of lost nodes, and what the journal repeats.
+    async fn take_up_tree(
+        &mut self,
+        reader: &Reader,
+        base: &mut Base,
+        progress: &Progress,
+        problems: &mut Vec<Problem>,
+    ) -> Walked {
+        let mut walked = Walked::default();
+        if let Some(root) = base.root() {
+            walked.walk(reader, root, progress, |items| self.take_up(items, Origin::Tree)).await;
+        }
+        let lost = walked.lost.iter();
+        problems.extend(lost.map(|lost| Problem::Node { place: lost.wanted.place, why: lost.why.clone() }));
+        if !walked.lost.is_empty() {
+            let found = match base.found.take() {
+                Some(found) => found,
+                None => scan::scan(reader, &base.superblock, progress).await,
+            };
+            let rest = salvage(reader, &mut walked, &found, base.anchor.1.generation, progress).await;
+            self.take_up(&rest.whole, Origin::Tree);
+            self.keep(&rest.whole);
+            self.items.lost = rest.lost.iter().map(|lost| lost.wanted).collect();
+            self.take_up(&rest.older, Origin::Older);
+            (self.saved, self.sources) = (rest.older.len() as u64, rest.sources);
+        }
+        self.take_up_records();
+        walked
+    }
+
     fn take_up(&mut self, items: &[Item], origin: Origin) {
         for item in items {
             let key = item.key;

@@ -76,7 +76,8 @@ impl FolderItems {
 
     /// The keys of all its items.
     pub(crate) fn keys(&self, folder: u64, seed: u64) -> Vec<Key> {
-        let hashes = self.names.keys().map(|name| name_hash(&name.name, seed)).chain(self.hashes.iter().copied());
+        let hashes =
+            self.names.keys().map(|name| name_hash(&name.name, seed)).chain(self.hashes.iter().copied());
         let numbers = self.names.keys().map(|name| name.number).chain(self.numbers.iter().copied());
         let hashes = hashes.map(|hash| Key::new(folder, KeyKind::Name, hash));
         hashes.chain(numbers.map(|number| Key::new(folder, KeyKind::Number, number))).collect()
@@ -119,8 +120,12 @@ enum Verdict {
 impl Items {
     /// Decides which names count.
     pub(super) fn judge_names(&mut self) {
-        let folders: Vec<u64> =
-            self.inodes.iter().filter(|(_, found)| found.of_folder.is_some()).map(|(number, _)| *number).collect();
+        let folders: Vec<u64> = self
+            .inodes
+            .iter()
+            .filter(|(_, found)| found.of_folder.is_some())
+            .map(|(number, _)| *number)
+            .collect();
         let mut waiting = Vec::new();
         for folder in folders {
             let Some(found) = self.inodes.get_mut(&folder) else { continue };
@@ -148,7 +153,8 @@ impl Items {
         let all = std::mem::take(&mut items.names);
         let (mut taken, mut numbers) = (BTreeSet::new(), BTreeSet::new());
         // Names that are there twice count before others.
-        let (whole, halves): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, seen)| seen.by_name && seen.by_number);
+        let (whole, halves): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, seen)| seen.by_name && seen.by_number);
         for (name, seen) in whole.into_iter().chain(halves) {
             let is_whole = seen.by_name && seen.by_number;
             if !is_whole && self.was_removed(folder, &name, seen) {
@@ -210,7 +216,9 @@ impl Items {
         };
         let is_folder = file_type == FileType::Folder;
         let is_second = is_folder
-            && (inode == ROOT || !target.folders.is_empty() || target.inode.is_some_and(|of| of.parent != folder));
+            && (inode == ROOT
+                || !target.folders.is_empty()
+                || target.inode.is_some_and(|of| of.parent != folder));
         let mut name = name.clone();
         if name.file_type != file_type as u8 {
             self.problems.push(Problem::NameType { folder, name: name.text(), inode });
@@ -241,7 +249,8 @@ impl Items {
             if items.hashes.is_empty() && items.numbers.is_empty() {
                 continue;
             }
-            let mut by_hash: BTreeMap<u64, Vec<Entry>> = items.hashes.iter().map(|hash| (*hash, Vec::new())).collect();
+            let mut by_hash: BTreeMap<u64, Vec<Entry>> =
+                items.hashes.iter().map(|hash| (*hash, Vec::new())).collect();
             let mut by_number: BTreeMap<u64, Vec<Entry>> =
                 items.numbers.iter().map(|number| (*number, Vec::new())).collect();
             for name in items.names.keys() {

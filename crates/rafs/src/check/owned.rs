@@ -39,7 +39,8 @@ impl Owned {
 
     fn bit(&self, block: u64) -> Option<(usize, u64)> {
         let within = block.checked_sub(self.bounds.first)?;
-        (within < self.bounds.groups * self.bounds.group_blocks).then(|| ((within / 64) as usize, 1 << (within % 64)))
+        (within < self.bounds.groups * self.bounds.group_blocks)
+            .then(|| ((within / 64) as usize, 1 << (within % 64)))
     }
 
     /// The blocks of all files.
@@ -84,7 +85,8 @@ impl Owned {
             _ => blocks,
         };
         debug_assert_eq!(bits.len(), Group::bits(kind, self.group_stripes, self.stripe_blocks));
-        let byte = |bits: &[bool]| bits.iter().enumerate().fold(0, |byte, (at, bit)| byte | u8::from(*bit) << at);
+        let byte =
+            |bits: &[bool]| bits.iter().enumerate().fold(0, |byte, (at, bit)| byte | u8::from(*bit) << at);
         Some(Group { kind, bitmap: bits.chunks(8).map(byte).collect() })
     }
 }
@@ -121,7 +123,13 @@ pub(super) fn repeat(space: &mut Space, records: &[Vec<Change>]) -> Result<(), P
 }
 
 /// Blocks that belong to somebody are taken, and no others.
-pub(super) fn judge_space(space: &Space, owned: &Owned, items: &Items, nodes: &[u64], problems: &mut Vec<Problem>) {
+pub(super) fn judge_space(
+    space: &Space,
+    owned: &Owned,
+    items: &Items,
+    nodes: &[u64],
+    problems: &mut Vec<Problem>,
+) {
     let mut missing = 0;
     let mut judge = |inode: u64, blocks: std::ops::Range<u64>| {
         let mut free = blocks.filter(|block| !space.is_taken(BlockNo(*block)));

@@ -115,7 +115,9 @@ pub enum Problem {
         inode: u64,
     },
     /// An extent lies where none can lie.
-    #[error("block {block} of inode {inode} is said to lie in block {place}, which is in no stripe group, or in several")]
+    #[error(
+        "block {block} of inode {inode} is said to lie in block {place}, which is in no stripe group, or in several"
+    )]
     OutOfRange {
         /// The file.
         inode: u64,
@@ -125,7 +127,9 @@ pub enum Problem {
         place: u64,
     },
     /// A file does not have the bytes that its extent leads to.
-    #[error("{blocks} blocks of inode {inode}, from its block {block} on, are not its own or cannot be read; they become a hole")]
+    #[error(
+        "{blocks} blocks of inode {inode}, from its block {block} on, are not its own or cannot be read; they become a hole"
+    )]
     Hole {
         /// The file.
         inode: u64,

@@ -40,7 +40,8 @@ impl Items {
                 }
             };
             let end = found.pieces.iter().map(|piece| piece.is.blocks().end).max();
-            let bytes = end.map_or(found.inline_bytes.unwrap_or(0) as u64, |end| end.saturating_mul(BLOCK_BYTES as u64));
+            let bytes = end
+                .map_or(found.inline_bytes.unwrap_or(0) as u64, |end| end.saturating_mul(BLOCK_BYTES as u64));
             self.problems.push(Problem::InodeLost { inode: number });
             self.give_inode(number, Inode { size_bytes: bytes, ..self.blank(mode, ROOT) });
         }
@@ -84,7 +85,9 @@ impl Items {
             let key = Key::new(0, KeyKind::Orphan, number);
             let problem = match self.inodes.get(&number) {
                 None => Problem::NoInode { key },
-                Some(found) if !found.folders.is_empty() || number == ROOT => Problem::OrphanNamed { inode: number },
+                Some(found) if !found.folders.is_empty() || number == ROOT => {
+                    Problem::OrphanNamed { inode: number }
+                }
                 Some(_) => {
                     self.orphans.insert(number);
                     continue;
@@ -105,7 +108,8 @@ impl Items {
             self.judge_unnamed(number, may_be_named, &mut reached);
         }
         // What is left are folders that lie in one another, and what is in them.
-        let circles: Vec<u64> = self.unreached(&reached).filter(|number| self.inodes[number].is_folder()).collect();
+        let circles: Vec<u64> =
+            self.unreached(&reached).filter(|number| self.inodes[number].is_folder()).collect();
         for number in circles {
             if reached.contains(&number) {
                 continue;
@@ -152,7 +156,8 @@ impl Items {
     /// An inode goes. What a folder had becomes nameless.
     fn drop_tree(&mut self, number: u64) {
         let items = self.inodes.get(&number).and_then(|found| found.of_folder.as_ref());
-        let inside: Vec<u64> = items.into_iter().flat_map(|items| items.names.keys().map(|name| name.inode)).collect();
+        let inside: Vec<u64> =
+            items.into_iter().flat_map(|items| items.names.keys().map(|name| name.inode)).collect();
         self.drop_inode(number);
         for inode in inside {
             let Some(found) = self.inodes.get_mut(&inode) else { continue };
@@ -285,6 +290,7 @@ impl Items {
 
 /// A name that is not taken: this one, or one that begins so.
 fn free_name(wanted: &str, taken: &BTreeSet<Box<[u8]>>) -> String {
-    let names = (0..=taken.len()).map(|count| if count == 0 { wanted.to_owned() } else { format!("{wanted}-{count}") });
+    let names = (0..=taken.len())
+        .map(|count| if count == 0 { wanted.to_owned() } else { format!("{wanted}-{count}") });
     names.into_iter().find(|name| !taken.contains(name.as_bytes())).unwrap_or_else(|| wanted.to_owned())
 }

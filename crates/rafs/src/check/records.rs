@@ -33,7 +33,11 @@ pub(crate) struct Records {
 }
 
 /// Reads all records behind a position, up to the first one that is not there.
-pub(crate) async fn read(volume: &Arc<dyn Volume>, superblock: &Superblock, from: JournalPosition) -> Records {
+pub(crate) async fn read(
+    volume: &Arc<dyn Volume>,
+    superblock: &Superblock,
+    from: JournalPosition,
+) -> Records {
     let stripes = (StripeNo(FIRST_JOURNAL_STRIPE), superblock.journal_stripes);
     let mut repeat = journal::Replay::new(volume.clone(), superblock.journal_id(), stripes, from);
     let mut records = Records {
@@ -88,7 +92,10 @@ impl Records {
 
 /// The epochs of all records that begin somewhere in the journal, with the lowest number of each and where that begins. Records were not looked
 /// at as a whole.
-pub(crate) async fn epochs(volume: &Arc<dyn Volume>, superblock: &Superblock) -> BTreeMap<u64, JournalPosition> {
+pub(crate) async fn epochs(
+    volume: &Arc<dyn Volume>,
+    superblock: &Superblock,
+) -> BTreeMap<u64, JournalPosition> {
     let geometry = volume.geometry();
     let mut found: BTreeMap<u64, JournalPosition> = BTreeMap::new();
     for stripe in 0..superblock.journal_stripes {
@@ -96,7 +103,8 @@ pub(crate) async fn epochs(volume: &Arc<dyn Volume>, superblock: &Superblock) ->
             let at = StripeNo(FIRST_JOURNAL_STRIPE + stripe);
             let Ok(blocks) = volume.read_rows(at, row..row + 1).await else { continue };
             let Ok(head) = RecordHead::decode(&blocks[0], superblock.journal_id()) else { continue };
-            let block = (stripe * u64::from(geometry.rows()) + u64::from(row)) * u64::from(geometry.data_columns());
+            let block =
+                (stripe * u64::from(geometry.rows()) + u64::from(row)) * u64::from(geometry.data_columns());
             let position = JournalPosition { epoch: head.id.epoch, sequence: head.id.sequence, block };
             let lowest = found.entry(position.epoch).or_insert(position);
             if position.sequence < lowest.sequence {

@@ -95,7 +95,8 @@ impl Sums {
             }
             KeyKind::Name | KeyKind::Number => {
                 let entries = Entry::decode(&item.value).unwrap_or_default();
-                let count = if item.key.kind == KeyKind::Name { &mut self.entries.1 } else { &mut self.entries.2 };
+                let count =
+                    if item.key.kind == KeyKind::Name { &mut self.entries.1 } else { &mut self.entries.2 };
                 *count += entries.len() as u64;
                 self.named.extend(entries.iter().map(|entry| entry.inode));
             }

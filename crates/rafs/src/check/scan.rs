@@ -69,12 +69,5 @@ fn node(reader: &Reader, at: u64, bytes: &[u8]) -> Option<Found> {
     let (head, payload) = open(bytes, BlockKind::Node).ok()?;
     let node = Node::decode(payload).ok().filter(|_| head.uuid == reader.uuid)?;
     let (first, last) = bounds_of(&node)?;
-    Some(Found {
-        at,
-        place: head.place,
-        generation: head.generation,
-        level: level_of(&node),
-        first,
-        last,
-    })
+    Some(Found { at, place: head.place, generation: head.generation, level: level_of(&node), first, last })
 }

@@ -48,8 +48,8 @@ pub use self::{
     rename::Rename,
     write::FILE_BYTES_MAX,
 };
-pub(crate) use self::{map::Mapped, names::FIRST_NUMBER, write::FILE_BLOCKS_MAX};
 use self::{background::Kick, state::State, sync::Ticket};
+pub(crate) use self::{map::Mapped, names::FIRST_NUMBER, write::FILE_BLOCKS_MAX};
 use crate::volume::Volume;
 
 /// The number of the folder in which all others are.

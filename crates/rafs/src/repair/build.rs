@@ -88,7 +88,10 @@ impl Builder {
 }
 
 /// Items with changes, in order.
-fn merged<'a>(items: &[Item], edits: impl Iterator<Item = (&'a Key, &'a Option<std::sync::Arc<[u8]>>)>) -> Vec<Item> {
+fn merged<'a>(
+    items: &[Item],
+    edits: impl Iterator<Item = (&'a Key, &'a Option<std::sync::Arc<[u8]>>)>,
+) -> Vec<Item> {
     let mut left = items.iter().peekable();
     let mut all = Vec::with_capacity(items.len());
     for (key, value) in edits {
@@ -156,7 +159,11 @@ impl Built {
             children.push(match part {
                 Part::Kept(Leaf { first, place, generation }) => Child { key: first, place, generation },
                 Part::New(items) => {
-                    let first = items.first().map_or(Key::new(0, stripewise_format::rafs::key::KeyKind::Group, 0), |item| item.key);
+                    let first = items
+                        .first()
+                        .map_or(Key::new(0, stripewise_format::rafs::key::KeyKind::Group, 0), |item| {
+                            item.key
+                        });
                     sealing.seal(first, |payload| encode_leaf(&items, payload))
                 }
             });
@@ -165,7 +172,8 @@ impl Built {
         while children.len() > 1 {
             level += 1;
             let of_each = children.len().div_ceil(children.len().div_ceil(CHILDREN_MAX));
-            let inner = |below: &[Child]| sealing.seal(below[0].key, |payload| encode_inner(level, below, payload));
+            let inner =
+                |below: &[Child]| sealing.seal(below[0].key, |payload| encode_inner(level, below, payload));
             children = children.chunks(of_each).map(inner).collect();
         }
         let Child { place, generation, .. } = children[0];

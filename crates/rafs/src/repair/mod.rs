@@ -28,7 +28,7 @@ use self::{
     room::{Purpose, Room},
 };
 use crate::{
-    check::{Owned, Piece, Origin, Plan, Problem, Progress, Report, epochs, reader::Reader},
+    check::{Origin, Owned, Piece, Plan, Problem, Progress, Report, epochs, reader::Reader},
     fs::{Mapped, MountError},
     shape::BlockNo,
     store::{FileBlocks, plan_writes, write_row},
@@ -59,7 +59,9 @@ pub enum RepairError {
     )]
     Io(#[from] IoError),
     /// A leaf could be read before.
-    #[error("the tree's node in block {place} could be read, and cannot be read again ({why}); nothing was changed: try again")]
+    #[error(
+        "the tree's node in block {place} could be read, and cannot be read again ({why}); nothing was changed: try again"
+    )]
     Node {
         /// Its place.
         place: u64,
@@ -67,13 +69,17 @@ pub enum RepairError {
         why: String,
     },
     /// There is no room for the new tree.
-    #[error("{wanted} blocks are needed to mend it, and are not free; nothing was changed: copy it to a larger volume")]
+    #[error(
+        "{wanted} blocks are needed to mend it, and are not free; nothing was changed: copy it to a larger volume"
+    )]
     NoSpace {
         /// How many more blocks were wanted at once.
         wanted: usize,
     },
     /// Places were taken, and gave other nodes to write, without end.
-    #[error("the new tree does not settle: its groups change with every place that is taken for it; nothing was changed")]
+    #[error(
+        "the new tree does not settle: its groups change with every place that is taken for it; nothing was changed"
+    )]
     Unsettled,
 }
 
@@ -89,10 +95,11 @@ pub async fn repair(
 ) -> Result<Repaired, RepairError> {
     let plan = Plan::make(volume, now_ns, progress).await?;
     let report = plan.report.clone();
-    let of_tree = |problem: &&Problem| !matches!(problem, Problem::Superblock { .. } | Problem::Anchor { .. });
+    let of_tree =
+        |problem: &&Problem| !matches!(problem, Problem::Superblock { .. } | Problem::Anchor { .. });
     let is_tree_wrong = report.problems.iter().any(|problem| of_tree(&problem));
-    let is_anchor_wrong =
-        !report.notes.is_empty() || report.problems.iter().any(|problem| matches!(problem, Problem::Anchor { .. }));
+    let is_anchor_wrong = !report.notes.is_empty()
+        || report.problems.iter().any(|problem| matches!(problem, Problem::Anchor { .. }));
     let mut mend = Mend { volume, plan };
     if is_tree_wrong {
         let anchor = mend.tree(progress).await?;
@@ -172,7 +179,14 @@ impl Mend<'_> {
             }
             blocks.extend(places.into_iter().map(BlockNo).zip(of_file));
         }
-        let changed: Vec<u64> = self.plan.items.inodes.iter().filter(|(_, found)| found.replaced.is_some()).map(|(number, _)| *number).collect();
+        let changed: Vec<u64> = self
+            .plan
+            .items
+            .inodes
+            .iter()
+            .filter(|(_, found)| found.replaced.is_some())
+            .map(|(number, _)| *number)
+            .collect();
         for number in changed {
             let Some(found) = self.plan.items.inodes.get_mut(&number) else { continue };
             let blocks = found.blocks();

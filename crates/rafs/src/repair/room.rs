@@ -120,7 +120,9 @@ impl Room {
         match care {
             Care::Blocks => blocks.filter(|block| self.is_spare(*block)).collect(),
             Care::Leaked => blocks.filter(|block| !self.busy.has(*block)).collect(),
-            Care::Rows => (0..self.geometry.rows()).flat_map(|row| self.free_row(blocks.start, row)).collect(),
+            Care::Rows => {
+                (0..self.geometry.rows()).flat_map(|row| self.free_row(blocks.start, row)).collect()
+            }
         }
     }
 

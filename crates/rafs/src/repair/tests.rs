@@ -91,7 +91,7 @@ fn story(image: &Image, seed: u64, sums: &mut Sums) {
         damage.strike(image, &volume, &mut rng, &mut hit);
     }
     let before = now(check(&as_volume(&volume))).map(|report| report.problems);
-    if rng.u8(..) % 3 == 0 {
+    if rng.u8(..).is_multiple_of(3) {
         // It takes some ten writes and flushes.
         volume.stop_after(rng.u64(0..14));
         let _ = mended(&volume);
@@ -100,14 +100,19 @@ fn story(image: &Image, seed: u64, sums: &mut Sums) {
         let after = now(check(&as_volume(&volume))).map(|report| report.problems);
         let is_new = after.as_ref().is_ok_and(|problems| !problems.iter().any(is_of_tree));
         // Without an anchor, a tree that is there as a whole counts.
-        assert!(is_new || after == before || hit.has_lost_anchors(), "neither old nor new: {after:?}\n{before:?}");
+        assert!(
+            is_new || after == before || hit.has_lost_anchors(),
+            "neither old nor new: {after:?}\n{before:?}"
+        );
     }
     if std::env::var("RAFS_TELL").is_ok() {
         eprintln!("{hit:?} {before:?}");
     }
     match mended(&volume) {
         Ok(_) => {}
-        Err(RepairError::Open(MountError::Ground(_))) if hit.has_all_superblocks() || hit.may_be_older() => return,
+        Err(RepairError::Open(MountError::Ground(_))) if hit.has_all_superblocks() || hit.may_be_older() => {
+            return;
+        }
         Err(error) => panic!("{error}: {hit:?}"),
     }
     assert_eq!(problems(&volume), [], "{hit:?}");

@@ -121,9 +121,11 @@ fn told(all: Vec<(String, Value)>) -> Told {
 /// A value on one line.
 fn text(value: &Value) -> String {
     match value {
-        Value::Object(fields) => {
-            fields.iter().map(|(name, value)| format!("{name} {}", text(value))).collect::<Vec<_>>().join(", ")
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| format!("{name} {}", text(value)))
+            .collect::<Vec<_>>()
+            .join(", "),
         Value::Array(all) => all.iter().map(text).collect::<Vec<_>>().join(" "),
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -187,7 +189,10 @@ fn kind(kind: GroupKind) -> &'static str {
 }
 
 /// All items of an inode, and the nodes on the way that are damaged.
-async fn items_of(of: &Inspector, keys: std::ops::RangeInclusive<Key>) -> anyhow::Result<(Vec<Item>, Vec<(String, Value)>)> {
+async fn items_of(
+    of: &Inspector,
+    keys: std::ops::RangeInclusive<Key>,
+) -> anyhow::Result<(Vec<Item>, Vec<(String, Value)>)> {
     let (nodes, items) = of.tree(keys).await?;
     let damaged = nodes.iter().filter_map(|node| {
         let why = node.says.as_ref().err()?;
@@ -271,7 +276,8 @@ async fn journal(of: &Inspector) -> anyhow::Result<Told> {
     let mut all: Vec<(String, Value)> = Vec::new();
     for record in &records {
         let changes: Vec<String> = record.changes.iter().map(change).collect();
-        let value = json!({ "sequence": record.sequence, "data_blocks": record.data_blocks, "changes": changes });
+        let value =
+            json!({ "sequence": record.sequence, "data_blocks": record.data_blocks, "changes": changes });
         all.push((format!("record {}", record.sequence), value));
     }
     if let Some(error) = end {
@@ -283,7 +289,8 @@ async fn journal(of: &Inspector) -> anyhow::Result<Told> {
 }
 
 fn change(of: &Change) -> String {
-    let key = |key: &Key| format!("{}/{}/{}", key.object, format!("{:?}", key.kind).to_lowercase(), key.offset);
+    let key =
+        |key: &Key| format!("{}/{}/{}", key.object, format!("{:?}", key.kind).to_lowercase(), key.offset);
     match of {
         Change::Put(of, value) => format!("put:{}({} bytes)", key(of), value.len()),
         Change::Delete(of) => format!("delete:{}", key(of)),
@@ -321,14 +328,16 @@ async fn stripe(of: &Inspector, number: u64) -> anyhow::Result<Told> {
             Use::Nothing => "nothing".to_owned(),
         };
         let (row, column) = (line.cell.row, line.cell.column);
-        let value = json!({ "row": row, "column": column, "is_taken": line.is_taken, "is": is, "block": line.block });
+        let value =
+            json!({ "row": row, "column": column, "is_taken": line.is_taken, "is": is, "block": line.block });
         (format!("block {}", line.block), value)
     };
     Ok(told(of.stripe(number).await?.iter().map(line).collect()))
 }
 
 fn nodes(all: &[NodeLine]) -> Told {
-    let bound = |key: Key| format!("{}/{}/{}", key.object, format!("{:?}", key.kind).to_lowercase(), key.offset);
+    let bound =
+        |key: Key| format!("{}/{}/{}", key.object, format!("{:?}", key.kind).to_lowercase(), key.offset);
     let one = |node: &NodeLine| {
         let says = match &node.says {
             Err(why) => json!({ "damaged": why }),
@@ -337,7 +346,8 @@ fn nodes(all: &[NodeLine]) -> Told {
                 json!({ "entries": entries, "keys": keys })
             }
         };
-        let value = json!({ "block": node.place, "level": node.level, "generation": node.generation, "says": says });
+        let value =
+            json!({ "block": node.place, "level": node.level, "generation": node.generation, "says": says });
         (format!("node in block {}", node.place), value)
     };
     told(all.iter().map(one).collect())

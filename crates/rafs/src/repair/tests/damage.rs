@@ -115,7 +115,10 @@ impl Damage {
                     let range = one.offset as usize..one.offset as usize + BLOCK_BYTES;
                     past[range.clone()].starts_with(b"RAFSnode") && past[range.clone()] != now[range]
                 };
-                let pair = image.past.iter().find_map(|past| Some((*all.iter().find(|one| differs(one, past))?, past)));
+                let pair = image
+                    .past
+                    .iter()
+                    .find_map(|past| Some((*all.iter().find(|one| differs(one, past))?, past)));
                 if let Some((one, past)) = pair {
                     lose(volume, one, &past[one.offset as usize..][..BLOCK_BYTES], hit);
                 }
@@ -175,7 +178,9 @@ impl Damage {
             _ => item.key.kind != KeyKind::Group,
         };
         let leaves = stored.leaves();
-        let Some(leaf) = [leaf].into_iter().chain(leaves).find(|leaf| leaf.items().iter().any(wants)) else { return };
+        let Some(leaf) = [leaf].into_iter().chain(leaves).find(|leaf| leaf.items().iter().any(wants)) else {
+            return;
+        };
         let mut items = leaf.items();
         let chosen: Vec<usize> = (0..items.len()).filter(|at| wants(&items[*at])).collect();
         let at = chosen[rng.usize(..chosen.len())];
@@ -192,13 +197,17 @@ impl Damage {
             }
             Self::WrongHash => {
                 let next = items[at].key.offset.wrapping_add(1);
-                if items.get(at + 1).is_none_or(|other| other.key.offset == next || other.key.kind != KeyKind::Name) {
+                if items
+                    .get(at + 1)
+                    .is_none_or(|other| other.key.offset == next || other.key.kind != KeyKind::Name)
+                {
                     return;
                 }
                 items[at].key.offset = next;
             }
             Self::Overlap => {
-                let others: Vec<Item> = stored.leaves().iter().flat_map(|leaf| leaf.items()).filter(wants).collect();
+                let others: Vec<Item> =
+                    stored.leaves().iter().flat_map(|leaf| leaf.items()).filter(wants).collect();
                 let other = &others[rng.usize(..others.len())];
                 value[..8].copy_from_slice(&other.value[..8]);
             }

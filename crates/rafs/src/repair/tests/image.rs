@@ -141,7 +141,11 @@ impl Maker {
         let mut way = self.tree.get(&folder).map_or(Vec::new(), |file| file.way.clone());
         let parent = self.tree.get(&folder).map_or(ROOT, |file| file.inode);
         way.push(parent);
-        let name = format!("{}{}", ["n", "a long name of some kind ", "x.y."][self.rng.usize(..3)], self.rng.u32(0..200));
+        let name = format!(
+            "{}{}",
+            ["n", "a long name of some kind ", "x.y."][self.rng.usize(..3)],
+            self.rng.u32(0..200)
+        );
         let mut path = folder;
         path.push(name.clone().into_bytes());
         if self.tree.contains_key(&path) {
@@ -201,7 +205,9 @@ impl Maker {
             attribute = data[..data.len().min(100)].to_vec();
             let value = attribute.clone();
             self.run(move |fs| {
-                Box::pin(async move { fs.set_attribute(inode, b"user.test", &value, SetAttribute::Either).await })
+                Box::pin(
+                    async move { fs.set_attribute(inode, b"user.test", &value, SetAttribute::Either).await },
+                )
             })
             .unwrap();
         }

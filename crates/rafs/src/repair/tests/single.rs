@@ -64,7 +64,9 @@ fn what_is_in_the_journal_only_is_written_out() {
 /// Two nodes lie in each other's places: each is found, and nothing is lost.
 #[test]
 fn nodes_in_wrong_places_are_found_there() {
-    let image = image(|image| Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order).nodes.len() > 6);
+    let image = image(|image| {
+        Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order).nodes.len() > 6
+    });
     let bytes = image.volume.bytes_now();
     let stored = Stored::read(&bytes, image.volume.geometry, image.order);
     for pair in stored.nodes.windows(2) {
@@ -92,7 +94,10 @@ fn blocks_with_two_owners_are_copied() {
         let Some(other) = all.iter().find(|other| other.key.object != all[0].key.object) else { continue };
         let leaf = leaves.iter().find(|leaf| leaf.items().contains(other)).unwrap();
         let mut items = leaf.items();
-        items.iter_mut().filter(|item| item.key == other.key).for_each(|item| item.value = all[0].value.clone());
+        items
+            .iter_mut()
+            .filter(|item| item.key == other.key)
+            .for_each(|item| item.value = all[0].value.clone());
         leaf.rewrite(&volume, &items);
         assert!(problems(&volume).iter().any(|problem| matches!(problem, Problem::TwoOwners { .. })));
         mended(&volume).unwrap();
