@@ -241,7 +241,7 @@ struct TakingUp<'a> {
     space: Space,
     /// How many inodes there are by the anchor and the journal.
     inodes: u64,
-    /// Blocks outside of the tree that items were read from, and how many items of older leaves.
+    /// Blocks outside of the tree that items were read from, or should have been, and how many items of older leaves.
     sources: Vec<u64>,
     saved: u64,
 }
@@ -261,6 +261,8 @@ impl TakingUp<'_> {
         }
         let lost = walked.lost.iter();
         problems.extend(lost.map(|lost| Problem::Node { place: lost.wanted.place, why: lost.why.clone() }));
+        // What cannot be read now may be read another time.
+        self.sources.extend(walked.lost.iter().map(|lost| lost.wanted.place));
         if !walked.lost.is_empty() {
             let found = match base.found.take() {
                 Some(found) => found,
@@ -271,7 +273,8 @@ impl TakingUp<'_> {
             self.keep(&rest.whole);
             self.items.lost = rest.lost.iter().map(|lost| lost.wanted).collect();
             self.take_up(&rest.older, Origin::Older);
-            (self.saved, self.sources) = (rest.older.len() as u64, rest.sources);
+            self.saved = rest.older.len() as u64;
+            self.sources.extend(rest.sources);
         }
         self.take_up_records();
         walked
