@@ -271,3 +271,49 @@ impl Items {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stripewise_format::rafs::inode::Inode;
+
+    use super::{
+        super::{reader::Wanted, records::Edits},
+        *,
+    };
+
+    const SEED: u64 = 7;
+
+    fn inode(mode: u32) -> Vec<u8> {
+        let mut value = vec![0; 96];
+        value[..4].copy_from_slice(&mode.to_le_bytes());
+        value[4 + 4 + 4..][..4].copy_from_slice(&1_u32.to_le_bytes());
+        assert!(Inode::decode(&value).is_ok());
+        value
+    }
+
+    /// A folder of which items of some kinds are lost; an older leaf has a name by its hash only. Returns the names that count.
+    fn judged(lost: std::ops::Range<KeyKind>) -> Vec<Box<[u8]>> {
+        let mut items = Items::new(SEED, Edits::new(), 0);
+        items.take_up(Key::new(ROOT, KeyKind::Inode, 0), &inode(0o040_755), Origin::Tree);
+        items.take_up(Key::new(2, KeyKind::Inode, 0), &inode(0o100_644), Origin::Older);
+        let [low, high] = [lost.start, lost.end].map(|kind| Some(Key::new(ROOT, kind, 0)));
+        items.lost = vec![Wanted { place: 0, generation: 0, level: 0, low, high, is_root: false }];
+        let name = b"gone".to_vec();
+        let entry = Entry { inode: 2, number: 5, file_type: FileType::File, name: name.clone() };
+        let value = Entry::encode(&[entry]).unwrap();
+        items.take_up(items.name_key(ROOT, &name), &value, Origin::Older);
+        items.judge_names();
+        let of_root = items.inodes[&ROOT].of_folder.as_ref().unwrap();
+        of_root.names.keys().map(|name| name.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_name_that_was_removed_does_not_come_back() {
+        assert_eq!(
+            judged(KeyKind::Name..KeyKind::Number),
+            Vec::<Box<[u8]>>::new(),
+            "its number would be there"
+        );
+        assert_eq!(judged(KeyKind::Name..KeyKind::Extent), [Box::from(&b"gone"[..])], "that is lost, too");
+    }
+}

@@ -128,3 +128,43 @@ fn without_room_nothing_is_changed() {
     assert!(matches!(now(mend.tree(&Progress::silent())), Err(RepairError::NoSpace { .. })));
     assert!(volume.bytes_now() == before);
 }
+
+/// An extent leads to another file's blocks, whose CRCs match: it becomes a hole, and tells nothing of that file.
+#[test]
+fn a_crc_tells_whose_a_block_is() {
+    let image = image(|image| image.tree.len() > 20 && !has_records(image));
+    let stored = Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order);
+    let leaves = stored.leaves();
+    let extents = leaves.iter().flat_map(|leaf| leaf.items()).filter(|item| item.key.kind == KeyKind::Extent);
+    let decoded = extents.map(|item| (item.key, Extent::decode(&item.value).unwrap()));
+    let checked: Vec<_> = decoded.filter(|(_, extent)| extent.crcs.is_some()).collect();
+    let (owner, of_owner) = checked[0].clone();
+    let fits =
+        |(key, extent): &&(Key, Extent)| key.object != owner.object && extent.blocks <= of_owner.blocks;
+    let (thief, of_thief) = checked.iter().rfind(fits).cloned().unwrap();
+    // Its own CRCs do not match there; or it has none.
+    for crcs in [of_thief.crcs.clone(), None] {
+        let volume = Arc::new(image.volume.copy());
+        let leaf = leaves.iter().find(|leaf| leaf.items().iter().any(|item| item.key == thief)).unwrap();
+        let mut items = leaf.items();
+        let stolen = Extent { place: of_owner.place, blocks: of_thief.blocks, crcs };
+        items
+            .iter_mut()
+            .filter(|item| item.key == thief)
+            .for_each(|item| item.value = stolen.encode().into());
+        leaf.rewrite(&volume, &items);
+        mended(&volume).unwrap();
+        assert_eq!(problems(&volume), []);
+        let found = image::read(&volume, 1);
+        for (path, file) in &image.tree {
+            if file.inode == thief.object {
+                let bytes = &found[path].content.as_ref().unwrap().0;
+                let from = bytes.len().min(thief.offset as usize * BLOCK_BYTES);
+                let to = bytes.len().min(from + stolen.blocks as usize * BLOCK_BYTES);
+                assert!(bytes[from..to].iter().all(|byte| *byte == 0), "{path:?} has bytes of another file");
+            } else {
+                assert!(found[path].content == file.content, "{path:?}");
+            }
+        }
+    }
+}
