@@ -1,6 +1,6 @@
 //! fsck: everything that a file system keeps, held against everything else it keeps.
 //!
-//! It looks at what a mount would find: the newest anchor's tree, and what the journal repeats on it. Nothing is written here: a [`Plan`] says
+//! It looks at what a mount would find: the newest anchor's tree, and what the journal repeats on it. Nothing is written here: a `Plan` says
 //! what is wrong, and which items the tree should have instead. [`repair`](mod@crate::repair) carries it out.
 //!
 //! * `ground`: superblocks and anchors; `roots`: trees to which no anchor leads; `records`: the journal;

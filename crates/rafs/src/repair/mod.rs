@@ -3,7 +3,7 @@
 //! Nothing that the durable state needs is written over before that anchor is durable. So a crash at any time leaves the old state or the new
 //! one. Leaves that are good as they are stay where they are: a repair writes leaves that change, and the nodes above.
 //!
-//! * `plan`: in [`check`](mod@crate::check): what should be there;
+//! * [`check`](mod@crate::check) plans what should be there;
 //! * `room`: places for what is written;
 //! * `build`: the nodes of the new tree.
 
