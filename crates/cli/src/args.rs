@@ -21,6 +21,7 @@ use crate::{
         policy::PolicyArgs,
         rafs::{
             df::DfArgs,
+            dump::DumpArgs,
             fsck::{self, FsckArgs},
             mkfs::MkfsArgs,
             mount::MountArgs,
@@ -161,10 +162,14 @@ pub(crate) enum Command {
     Mount(MountArgs),
     /// Unmount a RAFS file system, and wait until all is written out; or clear what a killed server left.
     Umount(UmountArgs),
-    /// Look for damage in a RAFS file system that is not mounted. Mends nothing.
+    /// Look for damage in a RAFS file system that is not mounted, and mend it.
     ///
-    /// Exits with 0 if there is none, 4 if there is, 8 if it cannot be looked at, 16 if the words given mean nothing.
+    /// On a terminal it asks once, after it has shown what is wrong; elsewhere it changes nothing without -y. What is mended is
+    /// written beside what is there, so a crash leaves one or the other. Exit codes are those of fsck(8), and may be added
+    /// up: 0 no damage, 1 mended, 4 damage is left, 8 it could not be looked at or mended, 16 the words given mean nothing.
     Fsck(FsckArgs),
+    /// Show what lies on a RAFS file system that is not mounted. Nothing is written.
+    Dump(DumpArgs),
     /// Show how full RAFS file systems are.
     Df(DfArgs),
     /// See it work: make an array, break it, repair it, check every byte. Takes under a minute.

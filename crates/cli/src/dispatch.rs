@@ -44,6 +44,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Mount(args) => rafs::mount::mount(&args, json),
         Command::Umount(args) => rafs::umount::umount(&args, json),
         Command::Fsck(args) => Ok(rafs::fsck::fsck(&args, json)),
+        Command::Dump(args) => rafs::dump::dump(&args, json),
         Command::Df(args) => rafs::df::df(&args, json),
         Command::MountDaemon { .. } => mounted::run().map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => demo::run(&args, json),

@@ -60,7 +60,8 @@ const SECTIONS: [Section; 4] = [
             ("2", "The words given mean nothing; nothing was touched."),
             (
                 "fsck",
-                "0: no damage; 4: damage, which is left; 8: it could not be looked at; 16: the words given mean nothing.",
+                "As of fsck(8), added up: 0: no damage; 1: mended; 4: damage is left; 8: it could not be looked at, or mended; 16: the \
+                 words given mean nothing.",
             ),
             ("detail --test", "0: all is well; 1: degraded; 2: unusable; 4: that cannot be told."),
         ],

@@ -127,6 +127,30 @@ impl Drop for MeasuringBar {
     }
 }
 
+/// A bar over the steps of something long. It begins anew with each step.
+#[derive(Clone)]
+pub(crate) struct StepsBar(ProgressBar);
+
+impl StepsBar {
+    pub(crate) fn new() -> Self {
+        Self(bar(0, "", "{pos} {left}"))
+    }
+
+    /// Shows how much of a step is done; all of it is 0 if that is not known.
+    pub(crate) fn show(&self, what: &'static str, done: u64, all: u64) {
+        if self.0.message() != what {
+            self.0.reset();
+            self.0.set_message(what);
+        }
+        self.0.set_length(all.max(done));
+        self.0.set_position(done);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
 /// A bar over a load.
 pub(crate) struct LoadBar {
     bar: ProgressBar,

@@ -60,6 +60,34 @@ pub async fn find(device: Arc<dyn Device>) -> Result<Found, TargetError> {
     Ok(Found { superblock, volume })
 }
 
+/// As [`find`]. If the first stripe has no copy of the superblock that counts, the last one is looked for, from the end on.
+///
+/// # Errors
+/// [`TargetError`]: what is wrong with the first one.
+pub async fn find_damaged(device: Arc<dyn Device>) -> Result<Found, TargetError> {
+    let error = match find(device.clone()).await {
+        Err(error @ (TargetError::None { .. } | TargetError::Io { .. })) => error,
+        other => return other,
+    };
+    let Some(superblock) = last_superblock(&*device).await else { return Err(error) };
+    let volume = Arc::new(DeviceVolume::new(device, superblock.data_columns, superblock.rows)?);
+    Ok(Found { superblock, volume })
+}
+
+/// The last superblock: the last stripe begins with it, and at least a stripe of the longest kind may lie behind that.
+async fn last_superblock(device: &dyn Device) -> Option<Superblock> {
+    let blocks = device.info().size_bytes / BLOCK_BYTES as u64;
+    let first = blocks.saturating_sub(2 * u64::from(STRIPE_BLOCKS_MAX));
+    for block in (first..blocks).rev() {
+        let offset_bytes = block * BLOCK_BYTES as u64;
+        if let Ok(Ok(superblock)) = read(device, offset_bytes).await {
+            // The copies of other columns lie behind the one that is meant, and tell the same.
+            return Some(superblock);
+        }
+    }
+    None
+}
+
 /// The superblock of a device.
 ///
 /// # Errors

@@ -10,15 +10,17 @@
 //! * [`buffer`]: what is not written out yet, and what goes next. Pure;
 //! * `healing`: blocks that redundancy has still;
 //! * [`fs`]: the file system itself: operations on inodes;
-//! * [`check`](mod@check): fsck;
+//! * [`check`](mod@check): what fsck looks at; [`repair`](mod@repair): what it mends; [`inspect`]: what lies on a volume;
 //! * [`mutants`]: deliberate bugs, for tests.
 
 pub mod buffer;
 pub mod check;
 pub mod fs;
 mod healing;
+pub mod inspect;
 pub mod journal;
 pub mod mutants;
+pub mod repair;
 pub mod shape;
 pub mod space;
 pub mod store;

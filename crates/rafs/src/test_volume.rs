@@ -16,7 +16,7 @@ const SECTOR: usize = 512;
 
 /// A volume.
 pub(crate) struct TestVolume {
-    geometry: Geometry,
+    pub(crate) geometry: Geometry,
     state: Mutex<State>,
     /// Requests are not done at once, but after up to so many polls.
     polls: u32,
@@ -60,6 +60,29 @@ impl TestVolume {
     /// A volume whose requests are done after up to so many polls.
     pub(crate) fn slow(geometry: Geometry, polls: u32) -> Self {
         Self { polls, ..Self::new(geometry) }
+    }
+
+    /// A volume with the same bytes, all of which are durable.
+    pub(crate) fn copy(&self) -> Self {
+        let copy = Self::new(self.geometry);
+        let now = self.state.lock().now.clone();
+        {
+            let mut state = copy.state.lock();
+            (state.now, state.durable) = (now.clone(), now);
+        }
+        copy
+    }
+
+    /// All bytes, as they are now.
+    pub(crate) fn bytes_now(&self) -> Vec<u8> {
+        self.state.lock().now.clone()
+    }
+
+    /// Puts durable bytes somewhere, as no writer would.
+    pub(crate) fn poke(&self, offset_bytes: u64, with: &[u8]) {
+        let State { now, durable, .. } = &mut *self.state.lock();
+        let at = offset_bytes as usize;
+        [now, durable].into_iter().for_each(|bytes| bytes[at..at + with.len()].copy_from_slice(with));
     }
 
     /// A request that was carried out, and tells so later.

@@ -142,7 +142,7 @@ impl Request {
                 since(*limits != ServeLimits::default(), LIMITS_SINCE).max(of_discard(discard))
             }
             Self::Cache { .. } => CACHE_SINCE,
-            Self::Mkfs { .. } | Self::Mount { .. } | Self::Fsck | Self::Usage => RAFS_SINCE,
+            Self::Mkfs { .. } | Self::Mount { .. } | Self::Fsck { .. } | Self::Usage => RAFS_SINCE,
             _ => 0,
         }
     }
@@ -273,7 +273,7 @@ mod tests {
             limits,
         };
         assert_eq!((serve(ServeLimits::default()).needs(), serve(limits).needs()), (0, LIMITS_SINCE));
-        assert_eq!((Request::Fsck.needs(), Request::Worked.needs()), (RAFS_SINCE, 0));
+        assert_eq!((Request::Fsck { mend: true }.needs(), Request::Worked.needs()), (RAFS_SINCE, 0));
         let line = attach(None, DiscardChoice::On).line().unwrap();
         assert_eq!((protocol_of(&line), Request::read(&line).is_ok()), (PROTOCOL, true));
         let later = line.replace(r#""needs":2"#, r#""needs":99"#);

@@ -134,8 +134,10 @@ pub struct CheckedStatus {
     pub target: String,
     /// Its UUID.
     pub uuid: String,
-    /// Whether there is no problem.
+    /// Whether there was no problem.
     pub clean: bool,
+    /// All that was wrong has been mended.
+    pub mended: bool,
     /// Inodes in use.
     pub inodes: u64,
     /// Folders among them.
@@ -148,8 +150,14 @@ pub struct CheckedStatus {
     pub nodes: u64,
     /// Records of the journal that a mount will repeat.
     pub records: u64,
+    /// Items of lost nodes that were found in older ones.
+    pub saved: u64,
     /// How many problems there are of each kind.
     pub counts: BTreeMap<String, usize>,
     /// Each problem in words.
     pub problems: Vec<String>,
+    /// What is no damage, and is made good by a repair.
+    pub notes: Vec<String>,
+    /// What a repair left.
+    pub left: Vec<String>,
 }

@@ -124,7 +124,10 @@ pub enum Request {
         choice: MountChoice,
     },
     /// Looks for damage in a file system that is not mounted: [`Reply::Checked`](crate::Reply::Checked).
-    Fsck,
+    Fsck {
+        /// Mends what is wrong.
+        mend: bool,
+    },
     /// How full a file system is that is not mounted: [`Reply::Usage`](crate::Reply::Usage).
     Usage,
     /// How far [`Request::Mkfs`], [`Request::Mount`], [`Request::Fsck`] or [`Request::Usage`] has come; answered as they are.

@@ -107,7 +107,7 @@ fn requests() -> Vec<Request> {
         Request::Unserve { address: Some(address()) },
         Request::Mkfs { spec: MkfsSpec::default() },
         Request::Mount { choice: MountChoice::default() },
-        Request::Fsck,
+        Request::Fsck { mend: true },
         Request::Usage,
         Request::Worked,
         Request::Unmounted,
@@ -151,7 +151,7 @@ fn requests() -> Vec<Request> {
 fn is_entered(request: &Request) {
     match request {
         Request::Status | Request::Measure | Request::Measured | Request::Emptied => {}
-        Request::Mkfs { .. } | Request::Mount { .. } | Request::Fsck | Request::Usage => {}
+        Request::Mkfs { .. } | Request::Mount { .. } | Request::Fsck { .. } | Request::Usage => {}
         Request::Worked | Request::Unmounted => {}
         Request::TraceEnd | Request::LoadStatus | Request::LoadEnd => {}
         Request::Stripes { .. } | Request::Add { .. } | Request::Added { .. } | Request::Fail { .. } => {}

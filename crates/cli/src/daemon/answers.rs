@@ -134,7 +134,7 @@ impl DaemonState {
             }
             Request::Mkfs { spec } => return self.make_file_system(spec, deadline),
             Request::Mount { choice } => return self.mount(choice, deadline),
-            Request::Fsck => return self.check_file_system(deadline),
+            Request::Fsck { mend } => return self.check_file_system(mend, deadline),
             Request::Usage => return self.usage(deadline),
             Request::Worked => return self.worked(deadline),
             Request::Unmounted => return self.unmounted(deadline),

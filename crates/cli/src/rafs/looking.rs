@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use stripewise::{EnvHandle, internals::format::rafs::superblock::Superblock};
 use stripewise_mount::{
     rafs::{
-        check::{Problem, Report},
+        check::{Problem, Progress, Report, check_telling},
         fs::{Fs, MountOptions},
+        repair::repair,
         volume::Volume,
     },
     report::{self, Identity},
@@ -52,22 +53,57 @@ pub(crate) fn report_of_unmounted(target: String, usage: UsageStatus) -> report:
     report::Report { identity, size_bytes, free_bytes, inodes, buffered_bytes, free_percent: 0, age_ms: 0 }
 }
 
+/// Looks at a file system that is not mounted: that of a target, and its UUID.
+///
+/// # Errors
+/// If it cannot be looked at.
+pub(crate) async fn checked(
+    what: (String, String),
+    volume: &Arc<dyn Volume>,
+    progress: &Progress,
+) -> anyhow::Result<CheckedStatus> {
+    Ok(checked_status(what, &check_telling(volume, progress).await?))
+}
+
+/// Looks at it, mends it, and looks again.
+///
+/// # Errors
+/// If it cannot be looked at, or mended.
+pub(crate) async fn mended(
+    env: &EnvHandle,
+    what: (String, String),
+    volume: &Arc<dyn Volume>,
+    progress: &Progress,
+) -> anyhow::Result<CheckedStatus> {
+    let mut told = checked(what, volume, progress).await?;
+    let now_ns = i64::try_from(env.wall_clock_us().saturating_mul(1000)).unwrap_or(i64::MAX);
+    repair(volume, now_ns, progress).await?;
+    let after = check_telling(volume, progress).await?;
+    told.left = after.problems.iter().map(ToString::to_string).collect();
+    told.mended = told.left.is_empty();
+    Ok(told)
+}
+
 /// What a check found.
-pub(crate) fn checked_status(target: String, uuid: String, report: &Report) -> CheckedStatus {
+fn checked_status((target, uuid): (String, String), report: &Report) -> CheckedStatus {
     let mut counts = BTreeMap::new();
     report.problems.iter().for_each(|problem| *counts.entry(kind(problem)).or_default() += 1);
     CheckedStatus {
         target,
         uuid,
         clean: report.problems.is_empty(),
+        mended: false,
         inodes: report.inodes,
         folders: report.folders,
         orphans: report.orphans,
         file_blocks: report.file_blocks,
         nodes: report.nodes,
         records: report.records,
+        saved: report.saved,
         counts,
         problems: report.problems.iter().map(ToString::to_string).collect(),
+        notes: report.notes.iter().map(ToString::to_string).collect(),
+        left: Vec::new(),
     }
 }
 

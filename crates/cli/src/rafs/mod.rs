@@ -5,7 +5,7 @@ mod making;
 mod mounting;
 
 pub(crate) use self::{
-    looking::{checked_status, report_of_unmounted, usage_status},
+    looking::{checked, mended, report_of_unmounted, usage_status},
     making::{BLOCK_BYTES, Random, describe, make_options, write},
     mounting::{mounted_status, serve_options},
 };

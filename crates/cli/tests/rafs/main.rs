@@ -11,5 +11,6 @@ mod array;
 mod array_killed;
 mod helper;
 mod life;
+mod mended;
 mod refused;
 mod world;

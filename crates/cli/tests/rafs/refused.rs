@@ -43,9 +43,12 @@ fn what_is_no_file_system_is_not_mounted_and_damage_is_told() {
     sandbox.done(&format!("mkfs {target}"));
     sandbox.fails(1, &format!("mount {target} {point} --buffer 16K"), &NONE, &["buffer"]);
     assert_eq!(sandbox.run(&format!("fsck -n {target}"), &NONE).code, Some(0));
-    // The first copy of the superblock: the others do.
+    // The first copy of the superblock: the others do, and it is made again.
     File::options().write(true).open(&target).unwrap().write_all_at(&[0xff; 4096], 0).unwrap();
+    assert_eq!(sandbox.run(&format!("fsck {target}"), &NONE).code, Some(4));
+    assert_eq!(sandbox.run(&format!("fsck -y {target}"), &NONE).code, Some(1));
     assert_eq!(sandbox.run(&format!("fsck {target}"), &NONE).code, Some(0));
+    sandbox.fails(16, &format!("fsck -n -y {target}"), &NONE, &["-n", "-y"]);
     // The tree's only node.
     let mut bytes = fs::read(&target).unwrap();
     let nodes: Vec<_> =
@@ -56,5 +59,9 @@ fn what_is_no_file_system_is_not_mounted_and_damage_is_told() {
     }
     fs::write(&target, &bytes).unwrap();
     let said = sandbox.run(&format!("fsck {target}"), &NONE);
-    assert!(matches!(said.code, Some(4 | 8)), "{said:?}");
+    assert_eq!(said.code, Some(4), "{said:?}");
+    // Nobody is asked where nobody is, and nothing changes without -y.
+    assert!(fs::read(&target).unwrap() == bytes);
+    assert_eq!(sandbox.run(&format!("fsck -p {target}"), &NONE).code, Some(1));
+    assert_eq!(sandbox.run(&format!("fsck -a {target}"), &NONE).code, Some(0));
 }

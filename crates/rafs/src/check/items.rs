@@ -1,228 +1,237 @@
-//! The items of the tree, held against one another.
+//! The items of the tree, sorted by what they belong to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use smallvec::SmallVec;
 use stripewise_format::rafs::{
     inode::{FileType, Inode},
     key::{Key, KeyKind},
     names::{Entry, Xattr, name_hash},
     space::Extent,
-    value::INLINE_MAX,
+    value::ValueError,
 };
 
-use super::{Owned, Problem, Report};
-use crate::fs::ROOT;
+use super::{
+    Problem,
+    names::{FolderItems, Name},
+    reader::Wanted,
+    records::Edits,
+};
+use crate::fs::{FILE_BLOCKS_MAX, Mapped};
+
+/// Where an item was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// In the tree, or in a record of the journal.
+    Tree,
+    /// In an older leaf, in the place of one that is lost.
+    Older,
+}
+
+/// A run of a file's blocks.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    pub(crate) is: Mapped,
+    pub(crate) origin: Origin,
+}
 
 /// An inode, and what belongs to it.
 #[derive(Default)]
-struct Found {
-    inode: Option<Inode>,
-    /// The folders that have a name of it.
-    folders: Vec<u64>,
-    /// Entries of a folder by number, and how often each was found.
-    entries: BTreeMap<u64, (Entry, u32)>,
-    inline_bytes: Option<usize>,
-    extents: Vec<(u64, Extent)>,
-    has_data: bool,
+pub(crate) struct Found {
+    pub(crate) inode: Option<Inode>,
+    /// All that was found of it was in older leaves.
+    pub(crate) is_older: bool,
+    /// The folders that have a name of it, once for each name.
+    pub(crate) folders: SmallVec<[u64; 1]>,
+    pub(crate) of_folder: Option<Box<FolderItems>>,
+    pub(crate) inline_bytes: Option<usize>,
+    pub(crate) pieces: Vec<Piece>,
+    /// The keys of its extents as they are in the tree, if they are to be others.
+    pub(crate) replaced: Option<Vec<u64>>,
+    pub(crate) xattrs: Vec<u64>,
 }
 
-/// All items that were taken up.
-pub(super) struct Items {
-    hash_seed: u64,
-    inodes: BTreeMap<u64, Found>,
-    orphans: BTreeSet<u64>,
-    problems: Vec<Problem>,
+impl Found {
+    pub(crate) fn file_type(&self) -> Option<FileType> {
+        self.inode.and_then(|inode| inode.file_type().ok())
+    }
+
+    pub(crate) fn is_folder(&self) -> bool {
+        self.file_type() == Some(FileType::Folder)
+    }
+
+    /// Its extents are going to be others: the keys that they have now.
+    pub(crate) fn replace_pieces(&mut self) {
+        let pieces = &self.pieces;
+        self.replaced.get_or_insert_with(|| pieces.iter().map(|piece| piece.is.first).collect());
+    }
+
+    /// Blocks of the volume that it has.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.pieces.iter().map(|piece| u64::from(piece.is.extent.blocks)).sum()
+    }
+}
+
+/// All items that were taken up, and what is wrong with them.
+pub(crate) struct Items {
+    pub(crate) hash_seed: u64,
+    pub(crate) inodes: BTreeMap<u64, Found>,
+    pub(crate) orphans: BTreeSet<u64>,
+    /// The keys of stripe groups in the tree.
+    pub(crate) groups: Vec<u64>,
+    pub(crate) problems: Vec<Problem>,
+    /// What the tree is to have, or lose.
+    pub(crate) edits: Edits,
+    /// Keys about which the tree says nothing.
+    pub(crate) lost: Vec<Wanted>,
+    /// The number of the next inode.
+    pub(crate) next_inode: u64,
+    /// Now, in nanoseconds since 1970.
+    pub(crate) now_ns: i64,
+    /// The folder for what has no name, and the names there.
+    pub(crate) home: Option<(u64, BTreeSet<Box<[u8]>>)>,
 }
 
 impl Items {
-    pub(super) fn new(hash_seed: u64) -> Self {
-        Self { hash_seed, inodes: BTreeMap::new(), orphans: BTreeSet::new(), problems: Vec::new() }
+    pub(crate) fn new(hash_seed: u64, edits: Edits, now_ns: i64) -> Self {
+        Self {
+            hash_seed,
+            inodes: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+            groups: Vec::new(),
+            problems: Vec::new(),
+            edits,
+            lost: Vec::new(),
+            next_inode: 1,
+            now_ns,
+            home: None,
+        }
     }
 
-    /// Takes up an item of the tree.
-    pub(super) fn take_up(&mut self, key: Key, value: &[u8]) {
-        let found = match key.kind {
-            KeyKind::Group => return,
-            KeyKind::Orphan => {
-                self.orphans.insert(key.offset);
-                return;
-            }
-            _ => self.inodes.entry(key.object).or_default(),
-        };
-        let result = match key.kind {
-            KeyKind::Inode => Inode::decode(value).map(|inode| found.inode = Some(inode)),
-            KeyKind::Extent => Extent::decode(value).map(|extent| found.extents.push((key.offset, extent))),
-            KeyKind::Xattr => Xattr::decode(value).map(|_| ()),
-            KeyKind::Name | KeyKind::Number => {
-                Entry::decode(value).map(|entries| self.take_up_entries(key, entries))
-            }
-            _ => {
-                found.inline_bytes = Some(value.len());
-                Ok(())
-            }
-        };
-        if let Err(error) = result {
+    /// Takes up an item, which is no group.
+    pub(crate) fn take_up(&mut self, key: Key, value: &[u8], origin: Origin) {
+        if let Err(error) = self.try_take_up(key, value, origin) {
             self.problems.push(Problem::Item { key, error });
+            self.drop_item(key);
         }
     }
 
-    /// A file has blocks that came along with a commit.
-    pub(super) fn take_up_data(&mut self, inode: u64) {
-        self.inodes.entry(inode).or_default().has_data = true;
-    }
-
-    fn take_up_entries(&mut self, key: Key, entries: Vec<Entry>) {
-        let Some(folder) = self.inodes.get_mut(&key.object) else { return };
-        for entry in entries {
-            let wanted = match key.kind {
-                KeyKind::Name => name_hash(&entry.name, self.hash_seed),
-                _ => entry.number,
-            };
-            if key.offset != wanted {
-                let name = String::from_utf8_lossy(&entry.name).into_owned();
-                self.problems.push(Problem::NameMisplaced { folder: key.object, name });
+    fn try_take_up(&mut self, key: Key, value: &[u8], origin: Origin) -> Result<(), ValueError> {
+        let nonsense = |field, found| Err(ValueError::Nonsense { field, found });
+        if (key.object == 0) != (key.kind == KeyKind::Orphan) || key.kind == KeyKind::Group {
+            return nonsense("item's object", key.object);
+        }
+        if matches!(key.kind, KeyKind::Inode | KeyKind::Inline) && key.offset != 0 {
+            return nonsense("item's offset", key.offset);
+        }
+        match key.kind {
+            KeyKind::Name | KeyKind::Number => {
+                let entries = Entry::decode(value)?;
+                self.found(key.object, origin);
+                entries.into_iter().for_each(|entry| self.take_up_entry(key, entry, origin));
             }
-            let known = folder.entries.entry(entry.number).or_insert_with(|| (entry.clone(), 0));
-            known.1 += u32::from(known.0 == entry);
+            KeyKind::Orphan => _ = self.orphans.insert(key.offset),
+            KeyKind::Xattr => self.take_up_xattrs(key, Xattr::decode(value)?, origin),
+            KeyKind::Inode => {
+                let inode = Inode::decode(value)?;
+                self.next_inode = self.next_inode.max(key.object.saturating_add(1));
+                self.found(key.object, origin).inode = Some(inode);
+            }
+            KeyKind::Extent => {
+                let is = Mapped { first: key.offset, extent: Extent::decode(value)? };
+                let end = is.first.checked_add(is.extent.blocks.into());
+                if end.is_none_or(|end| end > FILE_BLOCKS_MAX) {
+                    return nonsense("extent's place in its file", key.offset);
+                }
+                self.found(key.object, origin).pieces.push(Piece { is, origin });
+            }
+            _ => self.found(key.object, origin).inline_bytes = Some(value.len()),
         }
+        if origin == Origin::Older {
+            self.edits.entry(key).or_insert_with(|| Some(value.into()));
+        }
+        Ok(())
     }
 
-    /// Tells what is wrong, and whose all blocks are.
-    pub(super) fn judge(mut self, report: &mut Report, owned: &mut Vec<Owned>) {
-        self.judge_names();
-        let numbers: Vec<u64> = self.inodes.keys().copied().collect();
-        for number in numbers {
-            self.judge_inode(number, report, owned);
-        }
-        self.judge_reach();
-        report.problems.append(&mut self.problems);
+    /// The inode of an item that is taken up.
+    fn found(&mut self, number: u64, origin: Origin) -> &mut Found {
+        let is_older = origin == Origin::Older;
+        let found = self.inodes.entry(number).or_insert_with(|| Found { is_older, ..Found::default() });
+        found.is_older &= is_older;
+        found
     }
 
-    /// Every name is entered twice, and leads to an inode of its type.
-    fn judge_names(&mut self) {
-        let all: Vec<(u64, Entry, u32)> = self
-            .inodes
-            .iter()
-            .flat_map(|(folder, found)| {
-                found.entries.values().map(|(entry, times)| (*folder, entry.clone(), *times))
-            })
-            .collect();
-        for (folder, entry, times) in all {
+    fn take_up_entry(&mut self, key: Key, entry: Entry, origin: Origin) {
+        let hash = name_hash(&entry.name, self.hash_seed);
+        let is_by_name = key.kind == KeyKind::Name;
+        let is_placed = key.offset == if is_by_name { hash } else { entry.number };
+        if !is_placed {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
-            if times != 2 {
-                self.problems.push(Problem::NameOnce { folder, name: name.clone() });
-            }
-            let inode = entry.inode;
-            let target = self.inodes.get_mut(&inode).filter(|found| found.inode.is_some());
-            let Some(target) = target else {
-                self.problems.push(Problem::NameLeadsNowhere { folder, name, inode });
-                continue;
-            };
-            target.folders.push(folder);
-            if target.inode.and_then(|inode| inode.file_type().ok()) != Some(entry.file_type) {
-                self.problems.push(Problem::NameType { folder, name, inode });
-            }
+            self.problems.push(Problem::NameMisplaced { folder: key.object, name });
         }
+        let items = self.found(key.object, origin).of_folder.get_or_insert_default();
+        items.take_up(Name::of(entry), key, is_placed, origin);
     }
 
-    fn judge_inode(&mut self, number: u64, report: &mut Report, owned: &mut Vec<Owned>) {
-        let Some(found) = self.inodes.get(&number) else { return };
-        let Some(inode) = found.inode else {
-            self.problems.push(Problem::NoInode { key: Key::new(number, KeyKind::Inode, 0) });
+    /// Attributes are found by the hashes of their names. Those that are not are put where they belong.
+    fn take_up_xattrs(&mut self, key: Key, all: Vec<Xattr>, origin: Origin) {
+        let seed = self.hash_seed;
+        let offset = |one: &Xattr| name_hash(&one.name, seed);
+        let misplaced = all.iter().any(|one| offset(one) != key.offset);
+        if !misplaced {
+            self.found(key.object, origin).xattrs.push(key.offset);
             return;
-        };
-        let is_folder = inode.file_type() == Ok(FileType::Folder);
-        let is_orphan = self.orphans.remove(&number);
-        report.inodes += 1;
-        report.folders += u64::from(is_folder);
-        report.orphans += u64::from(is_orphan);
-        let mut problems = Vec::new();
-        let mut count = |what, told: u64, found: u64| {
-            if told != found {
-                problems.push(Problem::Count { inode: number, what, told, found });
+        }
+        self.problems.push(Problem::XattrMisplaced { inode: key.object });
+        self.drop_item(key);
+        let mut moved: BTreeMap<u64, Vec<Xattr>> = BTreeMap::new();
+        all.into_iter().for_each(|one| moved.entry(offset(&one)).or_default().push(one));
+        for (offset, all) in moved {
+            let key = Key::new(key.object, KeyKind::Xattr, offset);
+            if let Some(value) = Xattr::encode(&all) {
+                self.edits.entry(key).or_insert(Some(value.into()));
+                self.found(key.object, origin).xattrs.push(offset);
             }
-        };
-        let folders_in =
-            found.entries.values().filter(|(entry, _)| entry.file_type == FileType::Folder).count();
-        let links = match (is_orphan, is_folder) {
-            (true, _) => 0,
-            (false, true) => 2 + folders_in as u64,
-            (false, false) => found.folders.len() as u64,
-        };
-        count("links", inode.links.into(), links);
-        let blocks: u64 = found.extents.iter().map(|(_, extent)| u64::from(extent.blocks)).sum();
-        count("blocks", inode.blocks, blocks);
-        if is_folder {
-            count("entries", inode.size_bytes, found.entries.len() as u64);
-        }
-        let is_named = if number == ROOT { 0 } else { u64::from(!is_orphan) };
-        if is_folder {
-            count("names", is_named, found.folders.len() as u64);
-        }
-        if inode.links == 0 && !is_orphan {
-            problems.push(Problem::Unreached { inode: number });
-        }
-        report.file_blocks += blocks;
-        self.problems.append(&mut problems);
-        self.judge_bytes(number, inode, owned);
-        self.judge_parent(number, inode, is_folder && !is_orphan);
-    }
-
-    /// A folder knows where it lies.
-    fn judge_parent(&mut self, number: u64, inode: Inode, is_folder: bool) {
-        let Some(found) = self.inodes.get(&number) else { return };
-        let parent = if number == ROOT { Some(ROOT) } else { found.folders.first().copied() };
-        if let Some(found) = parent.filter(|parent| is_folder && *parent != inode.parent) {
-            self.problems.push(Problem::Parent { inode: number, told: inode.parent, found });
         }
     }
 
-    /// Extents do not overlap, and only inodes that have bytes have them.
-    fn judge_bytes(&mut self, number: u64, inode: Inode, owned: &mut Vec<Owned>) {
-        let Some(found) = self.inodes.get(&number) else { return };
-        let (is_file, is_link) =
-            (inode.file_type() == Ok(FileType::File), inode.file_type() == Ok(FileType::Link));
-        let wrong = |what| Problem::WrongItem { inode: number, what };
-        let mut end = 0;
-        for (first, extent) in &found.extents {
-            if *first < end {
-                self.problems.push(Problem::TwoPlaces { inode: number, block: *first });
+    /// Whether the tree says nothing about a key.
+    pub(crate) fn is_lost(&self, key: Key) -> bool {
+        self.lost.iter().any(|wanted| wanted.contains(key)) && self.edits.get(&key) != Some(&None)
+    }
+
+    pub(crate) fn put(&mut self, key: Key, value: impl Into<Arc<[u8]>>) {
+        self.edits.insert(key, Some(value.into()));
+    }
+
+    pub(crate) fn drop_item(&mut self, key: Key) {
+        self.edits.insert(key, None);
+    }
+
+    /// An inode goes, with all that belongs to it but names of others.
+    pub(crate) fn drop_inode(&mut self, number: u64) {
+        let Some(found) = self.inodes.remove(&number) else { return };
+        if self.orphans.remove(&number) {
+            self.drop_item(Key::new(0, KeyKind::Orphan, number));
+        }
+        let key = |kind, offset| Key::new(number, kind, offset);
+        self.drop_item(key(KeyKind::Inode, 0));
+        self.drop_item(key(KeyKind::Inline, 0));
+        found.xattrs.iter().for_each(|offset| self.drop_item(key(KeyKind::Xattr, *offset)));
+        let pieces =
+            found.pieces.iter().map(|piece| piece.is.first).chain(found.replaced.into_iter().flatten());
+        pieces.for_each(|first| self.drop_item(key(KeyKind::Extent, first)));
+        if let Some(items) = found.of_folder {
+            for dropped in items.keys(number, self.hash_seed) {
+                self.drop_item(dropped);
             }
-            end = first.saturating_add(extent.blocks.into());
-            let blocks = extent.place..extent.place.saturating_add(extent.blocks.into());
-            owned.push(Owned { blocks, inode: number });
-        }
-        if !is_file && (!found.extents.is_empty() || found.has_data) {
-            self.problems.push(wrong("blocks"));
-        }
-        if found.inline_bytes.is_some() && found.extents.first().is_some_and(|(first, _)| *first == 0) {
-            self.problems.push(Problem::TwoPlaces { inode: number, block: 0 });
-        }
-        if found.inline_bytes.is_some_and(|bytes| bytes > INLINE_MAX || !is_file && !is_link) {
-            self.problems.push(wrong("bytes in the tree"));
-        }
-        let is_folder = inode.file_type() == Ok(FileType::Folder);
-        if !is_folder && !found.entries.is_empty() {
-            self.problems.push(wrong("entries"));
-        }
-        if is_link && found.inline_bytes.is_none_or(|bytes| bytes as u64 != inode.size_bytes) {
-            self.problems.push(wrong("a length without a target"));
         }
     }
 
-    /// From the root, names lead to all inodes but orphans. An orphan must be there.
-    fn judge_reach(&mut self) {
-        let mut reached = BTreeSet::from([ROOT]);
-        let mut left = vec![ROOT];
-        while let Some(folder) = left.pop() {
-            let entries = self.inodes.get(&folder).into_iter().flat_map(|found| found.entries.values());
-            left.extend(entries.map(|(entry, _)| entry.inode).filter(|inode| reached.insert(*inode)));
-        }
-        let lost = self.inodes.iter().filter(|(number, found)| {
-            found.inode.is_some_and(|inode| inode.links > 0) && !reached.contains(number)
-        });
-        self.problems.extend(lost.map(|(number, _)| Problem::Unreached { inode: *number }));
-        let gone = self.orphans.iter().map(|number| Key::new(0, KeyKind::Orphan, *number));
-        self.problems.extend(gone.map(|key| Problem::NoInode { key }));
+    pub(crate) fn name_key(&self, folder: u64, name: &[u8]) -> Key {
+        Key::new(folder, KeyKind::Name, name_hash(name, self.hash_seed))
     }
 }

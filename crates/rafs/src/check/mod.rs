@@ -1,34 +1,63 @@
 //! fsck: everything that a file system keeps, held against everything else it keeps.
 //!
-//! It looks at what a mount would find: the newest anchor's tree, and what the journal repeats on it. Nothing is written.
+//! It looks at what a mount would find: the newest anchor's tree, and what the journal repeats on it. Nothing is written here: a `Plan` says
+//! what is wrong, and which items the tree should have instead. [`repair`](mod@crate::repair) carries it out.
 //!
-//! * `nodes`: the places of the tree's nodes, read without the tree's own code for walking;
-//! * `items`: inodes, names, extents and attributes, as the tree has them;
+//! * `ground`: superblocks and anchors; `roots`: trees to which no anchor leads; `records`: the journal;
+//! * `reader`, `walk`: the tree's nodes, read without the tree's own code; `scan`: all nodes that lie on the volume; `salvage`: what is left of
+//!   nodes that are lost;
+//! * `items`: what the tree has, sorted by inode; `names`, `reach`, `pieces`, `extents`: what of it counts; `owned`: whose all blocks are;
 //! * `problem`: what may be wrong.
 
+mod extents;
+mod ground;
 mod items;
-mod nodes;
+mod names;
+mod owned;
+mod pieces;
 mod problem;
+mod reach;
+pub(crate) mod reader;
+mod records;
+mod roots;
+mod salvage;
+mod scan;
+mod walk;
 
-use std::{ops::Range, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use stripewise_format::rafs::key::{Key, KeyKind};
+use stripewise_format::rafs::{
+    anchor::JournalPosition,
+    key::{Key, KeyKind},
+    node::Item,
+};
 
 pub use self::problem::Problem;
-use self::{items::Items, nodes::Nodes};
+use self::{
+    extents::Bounds,
+    owned::{judge_space, repeat},
+    reader::Reader,
+    salvage::salvage,
+};
+pub(crate) use self::{
+    ground::Base,
+    items::{Items, Origin, Piece},
+    owned::Owned,
+    records::{Edits, epochs},
+    walk::{Leaf, Walked},
+};
 use crate::{
-    fs::MountError,
-    shape::BlockNo,
-    store::{Ground, Store, StoreError},
-    tree::Scan,
+    fs::{MountError, ROOT},
+    space::{Measure, Space},
+    store::{self, FileBlocks},
     volume::Volume,
 };
 
-/// Nodes that are kept in memory while a tree is looked at.
-const CACHED_NODES: usize = 1 << 12;
+/// The item that every tree has.
+const ROOT_KEY: Key = Key::new(ROOT, KeyKind::Inode, 0);
 
 /// What was found.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Report {
     /// Inodes.
     pub inodes: u64,
@@ -42,72 +71,254 @@ pub struct Report {
     pub nodes: u64,
     /// Records of the journal behind the newest anchor.
     pub records: u64,
+    /// Items of lost nodes that were found in older ones.
+    pub saved: u64,
     /// What is wrong.
     pub problems: Vec<Problem>,
+    /// What a crash may leave, and a repair makes good: it is no damage.
+    pub notes: Vec<Problem>,
 }
 
-/// Looks at all of a file system that is not mounted.
+/// Told how far a long look has come.
+#[derive(Clone)]
+pub struct Progress(Arc<dyn Fn(&'static str, u64, u64) + Send + Sync>);
+
+impl Progress {
+    /// Calls this with what is looked at, how many of these were, and how many there are: 0 if that is not known.
+    pub fn new(tell: impl Fn(&'static str, u64, u64) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+
+    /// Tells nobody.
+    #[must_use]
+    pub fn silent() -> Self {
+        Self::new(|_, _, _| {})
+    }
+
+    pub(crate) fn tell(&self, what: &'static str, done: u64, all: u64) {
+        (self.0)(what, done, all);
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Progress")
+    }
+}
+
+/// Looks at all of a file system that is not mounted, and changes nothing.
 ///
 /// # Errors
-/// [`MountError`], if it cannot be opened at all.
+/// [`MountError`], if there is none, or nothing leads to a tree.
 pub async fn check(volume: &Arc<dyn Volume>) -> Result<Report, MountError> {
-    let ground = Ground::read(&**volume).await?;
-    let root = ground.anchor.1.root;
-    let superblock = ground.superblock.clone();
-    let (store, replay) = Store::open(volume.clone(), ground, CACHED_NODES).await?;
-    let mut nodes = Nodes::new(volume.clone(), &superblock);
-    if root.generation > 0 {
-        nodes.walk(root).await;
-    }
-    let mut items = Items::new(superblock.hash_seed);
-    let mut scan =
-        Scan::over(Key::new(0, KeyKind::Orphan, 0)..=Key::new(u64::MAX, KeyKind::Extent, u64::MAX));
-    while let Some(batch) =
-        scan.batch(store.tree()).await.map_err(StoreError::from).map_err(crate::fs::FsError::from)?
-    {
-        batch.iter().for_each(|item| items.take_up(item.key, &item.value));
-    }
-    replay.data.iter().for_each(|data| items.take_up_data(data.inode));
-    let mut report =
-        Report { records: replay.records, nodes: nodes.places.len() as u64, ..Report::default() };
-    let mut owned: Vec<Owned> = nodes
-        .places
-        .iter()
-        .map(|place| Owned { blocks: *place..place.saturating_add(1), inode: 0 })
-        .collect();
-    report.problems.append(&mut nodes.problems);
-    items.judge(&mut report, &mut owned);
-    judge_space(&store, owned, &mut report.problems);
-    if report.inodes != store.inodes() {
-        report.problems.push(Problem::Inodes { found: report.inodes, told: store.inodes() });
-    }
-    Ok(report)
+    check_telling(volume, &Progress::silent()).await
 }
 
-/// Blocks of the volume that belong to an inode, or to the tree: inode 0.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Owned {
-    blocks: Range<u64>,
-    inode: u64,
+/// As [`check`](fn@check), and tells how far it has come.
+///
+/// # Errors
+/// [`MountError`].
+pub async fn check_telling(volume: &Arc<dyn Volume>, progress: &Progress) -> Result<Report, MountError> {
+    Ok(Plan::make(volume, 0, progress).await?.report)
 }
 
-/// Blocks have one owner each, and those that have one are taken, and no others.
-fn judge_space(store: &Store, mut owned: Vec<Owned>, problems: &mut Vec<Problem>) {
-    owned.sort_by_key(|one| one.blocks.start);
-    for pair in owned.windows(2) {
-        if pair[1].blocks.start < pair[0].blocks.end {
-            let (inode, other) = (pair[0].inode, pair[1].inode);
-            problems.push(Problem::TwoOwners { block: pair[1].blocks.start, inode, other });
+/// What is wrong, and what is to be there instead.
+pub(crate) struct Plan {
+    pub(crate) base: Base,
+    pub(crate) walked: Walked,
+    pub(crate) items: Items,
+    /// The space, as the volume tells it.
+    pub(crate) space: Space,
+    /// Blocks to which something on the volume leads.
+    pub(crate) referred: Owned,
+    /// Blocks of files that are in the journal only, and copies that files get of blocks with two owners.
+    pub(crate) data: Vec<FileBlocks>,
+    /// Where the next record of the journal goes.
+    pub(crate) journal: JournalPosition,
+    pub(crate) report: Report,
+}
+
+impl Plan {
+    /// Looks at everything. What is made anew gets this time, in nanoseconds since 1970.
+    pub(crate) async fn make(
+        volume: &Arc<dyn Volume>,
+        now_ns: i64,
+        progress: &Progress,
+    ) -> Result<Self, MountError> {
+        let mut base = Base::read(volume, progress).await?;
+        let superblock = base.superblock.clone();
+        let reader = Reader::new(volume.clone(), &superblock);
+        let mut records = records::read(volume, &superblock, base.anchor.1.journal).await;
+        let mut problems = std::mem::take(&mut base.problems);
+        problems.extend(records.problem.take());
+        let replayed = std::mem::take(&mut records.edits);
+        let mut taking = TakingUp {
+            items: Items::new(superblock.hash_seed, replayed.clone(), now_ns),
+            replayed: &replayed,
+            space: Space::new(store::layout(volume, &superblock), Measure::Rows),
+            inodes: base.anchor.1.inodes,
+            sources: Vec::new(),
+            saved: 0,
+        };
+        let walked = taking.take_up_tree(&reader, &mut base, progress, &mut problems).await;
+        let TakingUp { mut items, mut space, inodes: told_inodes, sources, saved, .. } = taking;
+        problems.append(&mut items.problems);
+        judge_told(&base, &mut items, &space, &replayed, &mut problems);
+        problems.extend(repeat(&mut space, &records.space).err());
+        let mut referred = Owned::new(&superblock);
+        referred.add_files(&items);
+        walked.places.iter().chain(&sources).for_each(|place| referred.add(*place));
+
+        progress.tell("inodes", 0, items.inodes.len() as u64);
+        let mut data = records.replay.data;
+        data.extend(items.judge(&reader, &walked, &Bounds::of(&superblock)).await);
+        problems.append(&mut items.problems);
+        let nodes: Vec<u64> = walked.places.iter().copied().collect();
+        let mut owned = Owned::new(&superblock);
+        owned.add_files(&items);
+        nodes.iter().for_each(|place| owned.add(*place));
+        judge_space(&space, &owned, &items, &nodes, &mut problems);
+        let mut report = Report { records: records.replay.records, saved, ..items.report() };
+        report.nodes = nodes.len() as u64;
+        if report.inodes != told_inodes {
+            problems.push(Problem::Inodes { found: report.inodes, told: told_inodes });
+        }
+        report.problems = problems;
+        report.notes = std::mem::take(&mut base.notes);
+        Ok(Self { base, walked, items, space, referred, data, journal: records.end, report })
+    }
+}
+
+/// What the anchor tells of blocks and inodes, before the journal is repeated.
+fn judge_told(base: &Base, items: &mut Items, space: &Space, replayed: &Edits, problems: &mut Vec<Problem>) {
+    let (used, told) = (space.counts().taken, base.anchor.1.used_blocks);
+    if used != told {
+        problems.push(Problem::Used { found: used, told });
+    }
+    let told = next_inode(base.anchor.1.next_inode, replayed);
+    if items.next_inode > told {
+        problems.push(Problem::NextInode { told, found: items.next_inode - 1 });
+    }
+    items.next_inode = items.next_inode.max(told);
+}
+
+impl Items {
+    /// Decides what counts, and notes what the tree should have instead. Returns blocks of which files get copies.
+    async fn judge(&mut self, reader: &Reader, walked: &Walked, bounds: &Bounds) -> Vec<FileBlocks> {
+        self.remake_inodes();
+        self.judge_names();
+        self.judge_orphans();
+        self.judge_reach();
+        self.judge_pieces(bounds);
+        let copies = self.judge_owners(reader, walked.places.iter().copied()).await;
+        self.judge_numbers();
+        self.put_names();
+        self.put_extents();
+        copies
+    }
+
+    fn report(&self) -> Report {
+        let mut report = Report { inodes: self.inodes.len() as u64, ..Report::default() };
+        for (number, found) in &self.inodes {
+            report.folders += u64::from(found.is_folder());
+            report.orphans += u64::from(self.orphans.contains(number));
+            report.file_blocks += found.blocks();
+        }
+        report
+    }
+}
+
+/// The number of the next inode, as a mount would have it.
+fn next_inode(told: u64, replayed: &Edits) -> u64 {
+    let put = replayed.iter().filter(|(key, value)| key.kind == KeyKind::Inode && value.is_some());
+    put.map(|(key, _)| key.object.saturating_add(1)).fold(told, u64::max)
+}
+
+/// Takes up items as the journal leaves them.
+struct TakingUp<'a> {
+    items: Items,
+    replayed: &'a Edits,
+    space: Space,
+    /// How many inodes there are by the anchor and the journal.
+    inodes: u64,
+    /// Blocks outside of the tree that items were read from, or should have been, and how many items of older leaves.
+    sources: Vec<u64>,
+    saved: u64,
+}
+
+impl TakingUp<'_> {
+    /// Takes up all items of the tree, what is left of lost nodes, and what the journal repeats.
+    async fn take_up_tree(
+        &mut self,
+        reader: &Reader,
+        base: &mut Base,
+        progress: &Progress,
+        problems: &mut Vec<Problem>,
+    ) -> Walked {
+        let mut walked = Walked::default();
+        if let Some(root) = base.root() {
+            walked.walk(reader, root, progress, |items| self.take_up(items, Origin::Tree)).await;
+        }
+        let lost = walked.lost.iter();
+        problems.extend(lost.map(|lost| Problem::Node { place: lost.wanted.place, why: lost.why.clone() }));
+        // What cannot be read now may be read another time.
+        self.sources.extend(walked.lost.iter().map(|lost| lost.wanted.place));
+        if !walked.lost.is_empty() {
+            let found = match base.found.take() {
+                Some(found) => found,
+                None => scan::scan(reader, &base.superblock, progress).await,
+            };
+            let rest = salvage(reader, &mut walked, &found, base.anchor.1.generation, progress).await;
+            self.take_up(&rest.whole, Origin::Tree);
+            self.keep(&rest.whole);
+            self.items.lost = rest.lost.iter().map(|lost| lost.wanted).collect();
+            self.take_up(&rest.older, Origin::Older);
+            self.saved = rest.older.len() as u64;
+            self.sources.extend(rest.sources);
+        }
+        self.take_up_records();
+        walked
+    }
+
+    fn take_up(&mut self, items: &[Item], origin: Origin) {
+        for item in items {
+            let key = item.key;
+            if key.kind == KeyKind::Group && key.object == 0 {
+                if origin == Origin::Tree {
+                    self.take_up_group(key, &item.value);
+                }
+                continue;
+            }
+            match self.replayed.get(&key) {
+                None => self.items.take_up(key, &item.value, origin),
+                // If it is there still, it is counted with the journal's items.
+                Some(_) if key.kind == KeyKind::Inode && origin == Origin::Tree => {
+                    self.inodes = self.inodes.saturating_sub(1);
+                }
+                Some(_) => {}
+            }
         }
     }
-    for one in &owned {
-        if let Some(block) = one.blocks.clone().find(|block| !store.is_taken(BlockNo(*block))) {
-            problems.push(Problem::NotTaken { block, inode: one.inode });
+
+    fn take_up_group(&mut self, key: Key, value: &[u8]) {
+        self.items.groups.push(key.offset);
+        if let Err(error) = self.space.load(key.offset, value) {
+            self.items.problems.push(Problem::Space(error));
         }
     }
-    let counted: u64 = owned.iter().map(|one| one.blocks.end - one.blocks.start).sum();
-    let taken = store.counts().taken;
-    if taken > counted {
-        problems.push(Problem::Leaked { blocks: taken - counted });
+
+    /// Items that no leaf of the tree has where it belongs are put there.
+    fn keep(&mut self, items: &[Item]) {
+        for item in items {
+            self.items.edits.entry(item.key).or_insert_with(|| Some(item.value.clone()));
+        }
+    }
+
+    fn take_up_records(&mut self) {
+        for (key, value) in self.replayed {
+            let Some(value) = value else { continue };
+            self.inodes += u64::from(key.kind == KeyKind::Inode);
+            self.items.take_up(*key, value, Origin::Tree);
+        }
     }
 }

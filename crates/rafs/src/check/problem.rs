@@ -3,9 +3,141 @@
 use stripewise_format::rafs::{key::Key, value::ValueError};
 use thiserror::Error;
 
+use crate::space::SpaceError;
+
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Problem {
+    /// Copies of a superblock are damaged.
+    #[error("{bad} copies of the superblock from block {place} on are damaged")]
+    Superblock {
+        /// The first of the copies.
+        place: u64,
+        /// How many.
+        bad: u32,
+    },
+    /// All copies of an anchor are damaged.
+    #[error("the anchor in block {place} is lost: {why}")]
+    Anchor {
+        /// Its place.
+        place: u64,
+        /// Why.
+        why: String,
+    },
+    /// Some copies of an anchor are damaged: a crash that takes a member along can do that.
+    #[error("{bad} copies of the anchor from block {place} on are damaged, and others are good")]
+    AnchorCopies {
+        /// The first of the copies.
+        place: u64,
+        /// How many.
+        bad: u32,
+    },
+    /// The anchor that is lost was the newer one.
+    #[error("no anchor leads to the newest tree, which is of generation {generation}")]
+    NewerTree {
+        /// Its generation.
+        generation: u64,
+    },
+    /// Records of the journal are lost.
+    #[error("records {sequence} to {later} of the journal, or those before the last one, are lost: {why}")]
+    Journal {
+        /// The first that is lost.
+        sequence: u64,
+        /// One behind it that is valid, and does not count without it.
+        later: u64,
+        /// Why.
+        why: String,
+    },
+    /// What records, or groups, say of the space does not go together.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    /// The anchor counts other blocks.
+    #[error("{found} blocks are taken by the stripe groups, and {told} by the anchor")]
+    Used {
+        /// Those of the groups.
+        found: u64,
+        /// Those of the anchor.
+        told: u64,
+    },
+    /// The number that the next inode would get is given already.
+    #[error("the next inode would get number {told}, and {found} is given")]
+    NextInode {
+        /// What the anchor says.
+        told: u64,
+        /// The highest number.
+        found: u64,
+    },
+    /// There is no root, or it is no folder.
+    #[error("the root folder is missing")]
+    NoRoot,
+    /// An inode is missing, of which other items are left.
+    #[error("inode {inode} is missing, and its content is there")]
+    InodeLost {
+        /// The inode.
+        inode: u64,
+    },
+    /// Attributes are found by the wrong hash.
+    #[error("inode {inode} has attributes where they are not looked for")]
+    XattrMisplaced {
+        /// The inode.
+        inode: u64,
+    },
+    /// Two entries of a folder have one name.
+    #[error("{name} is twice in folder {folder}")]
+    NameTwice {
+        /// The folder.
+        folder: u64,
+        /// The name.
+        name: String,
+    },
+    /// Two entries of a folder have one number.
+    #[error("{name} in folder {folder} has the number of another entry")]
+    NumberTwice {
+        /// The folder.
+        folder: u64,
+        /// The name.
+        name: String,
+    },
+    /// A folder has two names.
+    #[error("{name} in folder {folder} leads to folder {inode}, which lies elsewhere")]
+    FolderNamedTwice {
+        /// The folder.
+        folder: u64,
+        /// The name.
+        name: String,
+        /// Where it leads.
+        inode: u64,
+    },
+    /// An inode that is said to have no name has one.
+    #[error("inode {inode} has a name, and is said to have none")]
+    OrphanNamed {
+        /// The inode.
+        inode: u64,
+    },
+    /// An extent lies where none can lie.
+    #[error(
+        "block {block} of inode {inode} is said to lie in block {place}, which is in no stripe group, or in several"
+    )]
+    OutOfRange {
+        /// The file.
+        inode: u64,
+        /// The block in the file.
+        block: u64,
+        /// Where it is said to lie.
+        place: u64,
+    },
+    /// A file does not have the bytes that its extent leads to.
+    #[error(
+        "{blocks} blocks of inode {inode}, from its block {block} on, are not its own or cannot be read; they become a hole"
+    )]
+    Hole {
+        /// The file.
+        inode: u64,
+        /// The extent's first block in the file.
+        block: u64,
+        /// How many are lost.
+        blocks: u64,
+    },
     /// A node cannot be read, or is none.
     #[error("the tree's node in block {place} is lost: {why}")]
     Node {
@@ -13,12 +145,6 @@ pub enum Problem {
         place: u64,
         /// Why.
         why: String,
-    },
-    /// A node has two parents.
-    #[error("the tree's node in block {place} has two parents")]
-    NodeTwice {
-        /// Its place.
-        place: u64,
     },
     /// An item is none.
     #[error("{key:?}: {error}")]
@@ -129,7 +255,7 @@ pub enum Problem {
         "block {block} of the volume belongs to inode {inode} (0: the tree), and is free by its stripe group"
     )]
     NotTaken {
-        /// The block.
+        /// The first such block of a run.
         block: u64,
         /// Whose.
         inode: u64,

@@ -22,16 +22,16 @@ use crate::{
 
 /// An extent of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mapped {
+pub(crate) struct Mapped {
     /// Its first block in the file.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// Where it lies.
-    pub(super) extent: Extent,
+    pub(crate) extent: Extent,
 }
 
 impl Mapped {
     /// Its blocks in the file.
-    pub(super) fn blocks(&self) -> Range<u64> {
+    pub(crate) fn blocks(&self) -> Range<u64> {
         self.first..self.first + u64::from(self.extent.blocks)
     }
 
@@ -53,7 +53,7 @@ impl Mapped {
     }
 
     /// The part of it that has these blocks; none if it has none of them.
-    pub(super) fn part(&self, blocks: &Range<u64>) -> Option<Self> {
+    pub(crate) fn part(&self, blocks: &Range<u64>) -> Option<Self> {
         let own = self.blocks();
         let within = own.start.max(blocks.start)..own.end.min(blocks.end);
         if within.is_empty() {

@@ -56,6 +56,7 @@ pub use self::{
     write::FILE_BYTES_MAX,
 };
 use self::{background::Kick, state::State, sync::Ticket};
+pub(crate) use self::{map::Mapped, names::FIRST_NUMBER, write::FILE_BLOCKS_MAX};
 use crate::{healing::Healing, volume::Volume};
 
 /// The number of the folder in which all others are.

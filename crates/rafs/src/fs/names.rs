@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What a folder's entries are numbered from on: lower numbers are left for `.` and `..`.
-pub(super) const FIRST_NUMBER: u64 = 3;
+pub(crate) const FIRST_NUMBER: u64 = 3;
 
 impl State {
     /// The entry of this name.

@@ -24,7 +24,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Bytes of a file at most: offsets must fit what callers use, which is signed.
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64 & !(BLOCK - 1);
 /// The same in blocks.
-pub(super) const FILE_BLOCKS_MAX: u64 = FILE_BYTES_MAX / BLOCK;
+pub(crate) const FILE_BLOCKS_MAX: u64 = FILE_BYTES_MAX / BLOCK;
 
 impl State {
     /// Writes bytes of a file into the buffer.

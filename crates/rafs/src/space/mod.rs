@@ -320,6 +320,12 @@ impl Space {
         self.changed.insert(group);
     }
 
+    /// What a group is used for; none if all of it is free.
+    #[must_use]
+    pub fn kind_of(&self, group: u64) -> Option<GroupKind> {
+        self.used.get(&group).map(Used::kind)
+    }
+
     /// Whether a block of a group is free.
     #[must_use]
     pub fn is_free(&self, block: BlockNo) -> bool {

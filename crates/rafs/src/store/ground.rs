@@ -77,9 +77,6 @@ impl Ground {
         let geometry = volume.geometry();
         let superblock = read_superblock(volume).await?;
         check_shape(&superblock, geometry)?;
-        if superblock.ro_compat != 0 {
-            return Err(GroundError::ReadOnly { bits: superblock.ro_compat });
-        }
         let mut anchors = Vec::new();
         for place in superblock.anchor_places() {
             let decode = |bytes: &[u8]| Anchor::decode(bytes, place, superblock.uuid);
@@ -90,22 +87,25 @@ impl Ground {
 }
 
 /// The superblock of the first stripe that has one that counts.
-async fn read_superblock(volume: &dyn Volume) -> Result<Superblock, GroundError> {
+pub(crate) async fn read_superblock(volume: &dyn Volume) -> Result<Superblock, GroundError> {
     let geometry = volume.geometry();
-    let mut errors = Vec::new();
+    let (mut errors, mut unread) = (Vec::new(), None);
     for stripe in [0, geometry.stripes() - 1] {
         let place = stripe * u64::from(geometry.stripe_blocks());
-        match first_copy(volume, place, Superblock::decode).await? {
-            Ok((superblock, _)) => return Ok(superblock),
-            Err(error) => errors.push(error),
+        match first_copy(volume, place, Superblock::decode).await {
+            Ok(Ok((superblock, _))) => return Ok(superblock),
+            Ok(Err(error)) => errors.push(error),
+            Err(error) => unread = unread.or(Some(error)),
         }
     }
-    let [first, last] = [errors[0].clone(), errors[1].clone()];
-    Err(GroundError::NoSuperblock { first, last })
+    match (errors.as_slice(), unread) {
+        ([first, last], _) => Err(GroundError::NoSuperblock { first: first.clone(), last: last.clone() }),
+        (_, unread) => Err(GroundError::Io(unread.unwrap_or(IoError::new(IoErrorKind::Truncated)))),
+    }
 }
 
 /// Of the copies in a row, the first one that can be read and counts; else what is wrong with the first one that can be read.
-async fn first_copy<T, E>(
+pub(crate) async fn first_copy<T, E>(
     volume: &dyn Volume,
     place: u64,
     decode: impl Fn(&[u8]) -> Result<T, E>,
@@ -113,8 +113,7 @@ async fn first_copy<T, E>(
     let geometry = volume.geometry();
     let (mut wrong, mut unread) = (None, None);
     for column in 0..geometry.data_columns() {
-        let copy = BlockNo(place + u64::from(column) * u64::from(geometry.rows()));
-        match read_block(volume, copy).await.map(|bytes| decode(&bytes)) {
+        match read_copy(volume, place, column).await.map(|bytes| decode(&bytes)) {
             Ok(Ok(found)) => return Ok(Ok(found)),
             Ok(Err(error)) => wrong = wrong.or(Some(error)),
             Err(error) => unread = unread.or(Some(error)),
@@ -129,7 +128,22 @@ async fn first_copy<T, E>(
     }
 }
 
-fn check_shape(superblock: &Superblock, geometry: Geometry) -> Result<(), GroundError> {
+/// How many of the copies in a row are not good, or cannot be read.
+pub(crate) async fn bad_copies(volume: &dyn Volume, place: u64, is_good: impl Fn(&[u8]) -> bool) -> u32 {
+    let geometry = volume.geometry();
+    let mut bad = 0;
+    for column in 0..geometry.data_columns() {
+        let is_good = read_copy(volume, place, column).await.is_ok_and(|bytes| is_good(&bytes));
+        bad += u32::from(!is_good);
+    }
+    bad
+}
+
+/// Whether this program may write a file system, and has its shape.
+pub(crate) fn check_shape(superblock: &Superblock, geometry: Geometry) -> Result<(), GroundError> {
+    if superblock.ro_compat != 0 {
+        return Err(GroundError::ReadOnly { bits: superblock.ro_compat });
+    }
     let Superblock { stripes, data_columns: columns, rows, .. } = *superblock;
     let of_volume = (geometry.stripes(), geometry.data_columns(), geometry.rows());
     if (stripes, columns, rows) == of_volume {
@@ -156,6 +170,11 @@ async fn copy_otherwise<T, E>(
     None
 }
 
+/// Reads the copy in a column of the row that begins with a block.
+pub(crate) async fn read_copy(volume: &dyn Volume, place: u64, column: u32) -> Result<IoBuf, IoError> {
+    read_block(volume, BlockNo(place + u64::from(column) * u64::from(volume.geometry().rows()))).await
+}
+
 /// Reads a block whose slot is numbered by columns.
 async fn read_block(volume: &dyn Volume, block: BlockNo) -> Result<IoBuf, IoError> {
     let offset_bytes = volume.geometry().offset_bytes(Order::Columns, block);
@@ -163,7 +182,7 @@ async fn read_block(volume: &dyn Volume, block: BlockNo) -> Result<IoBuf, IoErro
 }
 
 /// Writes a row that holds nothing but copies of a block, at the begin of a stripe.
-pub(super) async fn write_row(volume: &dyn Volume, place: u64, bytes: &[u8]) -> Result<(), IoError> {
+pub(crate) async fn write_row(volume: &dyn Volume, place: u64, bytes: &[u8]) -> Result<(), IoError> {
     let geometry = volume.geometry();
     let block: SharedBuf = IoBuf::copy_of(bytes).freeze();
     let row = vec![block; geometry.data_columns() as usize];

@@ -23,7 +23,6 @@ use stripewise_format::rafs::{
     superblock::Superblock,
 };
 
-pub(crate) use self::open::order_of;
 use self::running::Running;
 pub use self::{
     error::StoreError,
@@ -31,6 +30,11 @@ pub use self::{
     make::{MakeError, MakeOptions, make, plan},
     open::{OpenError, Replay},
     write::StripeWrite,
+};
+pub(crate) use self::{
+    ground::{bad_copies, check_shape, first_copy, read_copy, read_superblock, write_row},
+    open::{layout, order_of},
+    write::plan_writes,
 };
 use crate::{
     healing::Healing,

@@ -47,7 +47,7 @@ pub struct Replay {
 
 impl Replay {
     /// Blocks of a file that came along no longer count.
-    fn forget(&mut self, inode: u64, gone: Range<u64>) {
+    pub(crate) fn forget(&mut self, inode: u64, gone: Range<u64>) {
         if lives(Mutant::ReplayForgetsNothing) {
             return;
         }
@@ -207,7 +207,7 @@ pub(crate) fn order_of(superblock: &Superblock) -> Order {
     }
 }
 
-fn layout(volume: &Arc<dyn Volume>, superblock: &Superblock) -> Layout {
+pub(crate) fn layout(volume: &Arc<dyn Volume>, superblock: &Superblock) -> Layout {
     Layout {
         geometry: volume.geometry(),
         order: order_of(superblock),

@@ -7,7 +7,7 @@ use stripewise_device::{Completion, IoBuf, IoError, SharedBuf};
 use super::{Store, StoreError};
 use crate::{
     mutants::{Mutant, lives},
-    shape::{BLOCK_BYTES, BlockNo, Cell, Geometry, StripeNo},
+    shape::{BLOCK_BYTES, BlockNo, Cell, Geometry, Order, StripeNo},
     volume::Volume,
 };
 
@@ -49,40 +49,46 @@ impl Store {
     /// [`Store::note_written`] then.
     #[must_use]
     pub fn plan_writes(&self, blocks: &[(BlockNo, SharedBuf)]) -> Vec<StripeWrite> {
-        let (geometry, order) = (self.geometry(), self.order());
-        let mut stripes: BTreeMap<StripeNo, BTreeMap<u32, Row>> = BTreeMap::new();
-        for (block, bytes) in blocks {
-            let (stripe, slot) = geometry.locate(*block);
-            let Cell { row, column } = geometry.cell(order, slot);
-            let rows = stripes.entry(stripe).or_default();
-            rows.entry(row).or_default().insert(column, bytes.clone());
-        }
-        let plan = |(stripe, rows): (StripeNo, BTreeMap<u32, Row>)| {
-            let (whole, others): (BTreeMap<u32, Row>, BTreeMap<u32, Row>) =
-                rows.into_iter().partition(|(row, blocks)| self.may_fill(stripe, *row, blocks));
-            let cells = others.into_iter().flat_map(|(row, blocks)| {
-                blocks.into_iter().map(move |(column, bytes)| (Cell { row, column }, bytes))
-            });
-            StripeWrite { stripe, rows: whole_rows(geometry.data_columns(), whole), cells: cells.collect() }
-        };
-        stripes.into_iter().map(plan).collect()
+        plan_writes(self.geometry(), self.order(), blocks, |block| self.space.is_free(block))
     }
 
     /// Planned writes were carried out: the next commit makes them durable.
     pub fn note_written(&mut self) {
         self.is_unflushed = true;
     }
+}
 
-    /// Whether the blocks of a row that are not among these are free.
-    fn may_fill(&self, stripe: StripeNo, row: u32, blocks: &Row) -> bool {
-        let (geometry, order) = (self.geometry(), self.order());
+/// Plans writes of blocks, stripe by stripe. A row of which all else is free is written as a whole.
+pub(crate) fn plan_writes(
+    geometry: Geometry,
+    order: Order,
+    blocks: &[(BlockNo, SharedBuf)],
+    is_free: impl Fn(BlockNo) -> bool,
+) -> Vec<StripeWrite> {
+    let mut stripes: BTreeMap<StripeNo, BTreeMap<u32, Row>> = BTreeMap::new();
+    for (block, bytes) in blocks {
+        let (stripe, slot) = geometry.locate(*block);
+        let Cell { row, column } = geometry.cell(order, slot);
+        let rows = stripes.entry(stripe).or_default();
+        rows.entry(row).or_default().insert(column, bytes.clone());
+    }
+    let may_fill = |stripe, row, blocks: &Row| {
         let is_free = |column| {
             let slot = geometry.slot(order, Cell { row, column });
-            self.space.is_free(geometry.block(stripe, slot))
+            is_free(geometry.block(stripe, slot))
         };
         lives(Mutant::NeighboursZeroed)
             || (0..geometry.data_columns()).all(|column| blocks.contains_key(&column) || is_free(column))
-    }
+    };
+    let plan = |(stripe, rows): (StripeNo, BTreeMap<u32, Row>)| {
+        let (whole, others): (BTreeMap<u32, Row>, BTreeMap<u32, Row>) =
+            rows.into_iter().partition(|(row, blocks)| may_fill(stripe, *row, blocks));
+        let cells = others.into_iter().flat_map(|(row, blocks)| {
+            blocks.into_iter().map(move |(column, bytes)| (Cell { row, column }, bytes))
+        });
+        StripeWrite { stripe, rows: whole_rows(geometry.data_columns(), whole), cells: cells.collect() }
+    };
+    stripes.into_iter().map(plan).collect()
 }
 
 impl StripeWrite {

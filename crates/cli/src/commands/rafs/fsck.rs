@@ -1,28 +1,35 @@
-//! `stripewise fsck`: looks, and mends nothing. Its exit codes are those of fsck(8).
+//! `stripewise fsck`: looks, and mends what is wrong if it may. Its options and exit codes are those of fsck(8).
 
-use std::process::ExitCode;
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::bail;
 use clap::Args;
-use stripewise::RuntimeOptions;
-use stripewise_mount::rafs::check::check;
+use stripewise::{Host, RuntimeOptions};
+use stripewise_mount::rafs::{check::Progress, volume::Volume};
 use stripewise_wire::{CheckedStatus, Reply, Request};
 
 use super::{
-    open,
+    open_damaged,
     place::{Target, target_of},
     worked,
 };
 use crate::{
     daemon, errors,
     printable::printable,
-    rafs::checked_status,
+    progress::StepsBar,
+    rafs::{checked, mended},
     said::{note, print_json, say},
 };
 
+/// Errors were mended.
+const MENDED: u8 = 1;
 /// Errors are left.
 const ERRORS_LEFT: u8 = 4;
-/// It could not be looked at.
+/// It could not be looked at, or mended.
 const OPERATIONAL: u8 = 8;
 /// The command line means nothing.
 pub(crate) const USAGE: u8 = 16;
@@ -33,48 +40,144 @@ const LISTED: usize = 200;
 pub(crate) struct FsckArgs {
     /// The running array, block device or file. It must not be mounted.
     target: String,
-    /// Mend nothing, which is all that it can do so far.
-    #[arg(short = 'n')]
+    /// Change nothing.
+    #[arg(short = 'n', conflicts_with_all = ["yes", "preen", "auto"])]
     no: bool,
+    /// Mend all that is wrong, without a question.
+    #[arg(short = 'y')]
+    yes: bool,
+    /// The same, for the boot scripts that call it so.
+    #[arg(short = 'p')]
+    preen: bool,
+    /// The same, by its older name.
+    #[arg(short = 'a')]
+    auto: bool,
+    /// Look also at what was unmounted, which it always does.
+    #[arg(short = 'f')]
+    _force: bool,
 }
 
-pub(crate) fn fsck(args: &FsckArgs, json: bool) -> ExitCode {
-    match look(args, json) {
-        Ok(code) => code,
-        Err(error) => {
-            note!("stripewise: {}", errors::printable_line(&error));
-            OPERATIONAL.into()
+/// What was done, and what went wrong meanwhile.
+struct Outcome {
+    told: CheckedStatus,
+    failed: Option<anyhow::Error>,
+}
+
+/// What is looked at.
+enum Ground {
+    /// A running array, whose daemon looks.
+    Array(String),
+    /// A device or a file: its path, its UUID and its volume.
+    Path { host: Host, path: String, uuid: String, volume: Arc<dyn Volume> },
+}
+
+impl Ground {
+    fn of(text: &str) -> anyhow::Result<Self> {
+        match target_of(text)? {
+            Target::Array(name) => Ok(Self::Array(name)),
+            Target::Path(path) => {
+                let host = daemon::start_host(RuntimeOptions::default())?;
+                let found = open_damaged(&host, &path)?;
+                let uuid = found.superblock.uuid.to_string();
+                Ok(Self::Path { host, path, uuid, volume: found.volume })
+            }
+        }
+    }
+
+    /// Looks at it, and mends it if that is wanted.
+    fn look(&self, mend: bool) -> anyhow::Result<CheckedStatus> {
+        match self {
+            Self::Array(name) => match worked(name, &Request::Fsck { mend }, "fsck")? {
+                Reply::Checked(told) => Ok(*told),
+                other => bail!("{name}: unexpected answer {other:?}"),
+            },
+            Self::Path { host, path, uuid, volume } => {
+                let (bar, volume, what) = (StepsBar::new(), volume.clone(), (path.clone(), uuid.clone()));
+                let progress = telling(&bar);
+                let env = host.env();
+                let told = host.block_on(async move {
+                    match mend {
+                        true => mended(&env, what, &volume, &progress).await,
+                        false => checked(what, &volume, &progress).await,
+                    }
+                });
+                bar.clear();
+                told
+            }
         }
     }
 }
 
-fn look(args: &FsckArgs, json: bool) -> anyhow::Result<ExitCode> {
-    let told = match target_of(&args.target)? {
-        Target::Array(name) => of_array(&name)?,
-        Target::Path(path) => of_path(path)?,
+pub(crate) fn fsck(args: &FsckArgs, json: bool) -> ExitCode {
+    let outcome = match look(args, json) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            note!("stripewise: {}", errors::printable_line(&error));
+            return OPERATIONAL.into();
+        }
     };
-    if json {
-        print_json(&told)?;
-    } else {
+    let Outcome { told, failed } = &outcome;
+    if let Some(error) = failed {
+        note!("stripewise: {}", errors::printable_line(error));
+    }
+    if json && let Err(error) = print_json(told) {
+        note!("stripewise: {}", errors::printable_line(&error));
+        return OPERATIONAL.into();
+    }
+    code(told, failed.is_some()).into()
+}
+
+/// Sums as those of fsck(8).
+fn code(told: &CheckedStatus, has_failed: bool) -> u8 {
+    let was_wrong = !told.clean || !told.notes.is_empty();
+    let is_left = !told.left.is_empty() || !told.clean && !told.mended;
+    let mended = if told.mended && was_wrong { MENDED } else { 0 };
+    mended | if is_left { ERRORS_LEFT } else { 0 } | if has_failed { OPERATIONAL } else { 0 }
+}
+
+fn look(args: &FsckArgs, json: bool) -> anyhow::Result<Outcome> {
+    let ground = Ground::of(&args.target)?;
+    let told = ground.look(false)?;
+    if !json {
         print(&told);
     }
-    Ok(if told.clean { ExitCode::SUCCESS } else { ERRORS_LEFT.into() })
-}
-
-/// Has the array's daemon look.
-fn of_array(name: &str) -> anyhow::Result<CheckedStatus> {
-    match worked(name, &Request::Fsck, "fsck")? {
-        Reply::Checked(told) => Ok(*told),
-        other => bail!("{name}: unexpected answer {other:?}"),
+    let is_good = told.clean && told.notes.is_empty();
+    if is_good || !may_mend(args, json, told.clean)? {
+        if !told.clean && !json {
+            say!("nothing was changed; `stripewise fsck -y {}` mends it", printable(&told.target));
+        }
+        return Ok(Outcome { told, failed: None });
     }
+    let (told, failed) = match ground.look(true) {
+        Ok(told) => (told, None),
+        Err(error) => (told, Some(error)),
+    };
+    if !json && told.mended {
+        say!("{}: mended; what has lost its name is in the folder lost+found", printable(&told.target));
+    }
+    told.left.iter().filter(|_| !json).for_each(|left| say!("left: {}", printable(left)));
+    Ok(Outcome { told, failed })
 }
 
-fn of_path(path: String) -> anyhow::Result<CheckedStatus> {
-    let host = daemon::start_host(RuntimeOptions::default())?;
-    let found = open(&host, &path)?;
-    let volume = found.volume;
-    let report = host.block_on(async move { check(&volume).await })?;
-    Ok(checked_status(path, found.superblock.uuid.to_string(), &report))
+/// Whether it is to be mended. Asks once on a terminal; elsewhere what was not asked for is not done.
+fn may_mend(args: &FsckArgs, json: bool, is_clean: bool) -> anyhow::Result<bool> {
+    if args.yes || args.preen || args.auto {
+        return Ok(true);
+    }
+    if args.no || json || is_clean || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    let mut stderr = io::stderr();
+    write!(stderr, "mend all of this? [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn telling(bar: &StepsBar) -> Progress {
+    let bar = bar.clone();
+    Progress::new(move |what, done, all| bar.show(what, done, all))
 }
 
 fn print(told: &CheckedStatus) {
@@ -83,6 +186,7 @@ fn print(told: &CheckedStatus) {
         say!("... and {} more", told.problems.len() - LISTED);
     }
     told.counts.iter().for_each(|(kind, count)| say!("{kind}: {count}"));
+    told.notes.iter().for_each(|note| say!("{}; -y makes that good", printable(note)));
     say!(
         "{}: {}; {} inodes ({} folders), {} blocks of files, {} nodes, {} records to repeat",
         printable(&told.target),
@@ -93,7 +197,27 @@ fn print(told: &CheckedStatus) {
         told.nodes,
         told.records
     );
-    if !told.clean {
-        say!("nothing was changed: save what can be read, and make the file system anew");
+    if told.saved > 0 {
+        say!("{} items of lost nodes were found in older ones", told.saved);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_fsck() {
+        let told = |problems: usize, mended, left: usize| CheckedStatus {
+            mended,
+            left: vec![String::new(); left],
+            clean: problems == 0,
+            ..CheckedStatus::default()
+        };
+        assert_eq!(code(&told(0, false, 0), false), 0);
+        assert_eq!(code(&told(2, true, 0), false), 1);
+        assert_eq!(code(&told(2, false, 0), false), 4);
+        assert_eq!(code(&told(2, false, 1), false), 4);
+        assert_eq!(code(&told(2, false, 0), true), 12);
     }
 }

@@ -1,7 +1,8 @@
-//! The commands of the file system: `mkfs`, `mount`, `umount`, `fsck` and `df`.
+//! The commands of the file system: `mkfs`, `mount`, `umount`, `fsck`, `dump` and `df`.
 
 mod args;
 pub(crate) mod df;
+pub(crate) mod dump;
 pub(crate) mod fsck;
 mod geometry;
 mod helper;
@@ -68,4 +69,10 @@ fn worked(name: &str, request: &Request, what: &'static str) -> anyhow::Result<R
 fn open(host: &Host, path: &str) -> anyhow::Result<Found> {
     let device = Arc::new(daemon::open_exclusively(host, path)?);
     Ok(host.block_on(async move { target::find(device).await })?)
+}
+
+/// As [`open`], also if only the last copy of the superblock is left.
+fn open_damaged(host: &Host, path: &str) -> anyhow::Result<Found> {
+    let device = Arc::new(daemon::open_exclusively(host, path)?);
+    Ok(host.block_on(async move { target::find_damaged(device).await })?)
 }

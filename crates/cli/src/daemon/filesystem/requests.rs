@@ -8,7 +8,7 @@ use smallvec::smallvec;
 use stripewise::{Array, ArrayDevice, Device, IoBuf, internals::format::rafs::superblock::Superblock};
 use stripewise_mount::{
     rafs::{
-        check::check,
+        check::Progress,
         store,
         volume::{ArrayVolume, Volume},
     },
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     probe,
-    rafs::{Random, checked_status, describe, make_options, usage_status, write},
+    rafs::{Random, checked, describe, make_options, mended, usage_status, write},
     sizes::format_size,
 };
 
@@ -82,14 +82,23 @@ impl DaemonState {
         self.work(Work::Mount, deadline, move |claim| mounting.mount(claim))
     }
 
-    /// Looks for damage.
-    pub(in crate::daemon) fn check_file_system(&self, deadline: Deadline) -> anyhow::Result<Reply> {
-        let (array, name, runtime) = (self.array.clone(), self.name.clone(), self.host.runtime().clone());
+    /// Looks for damage, and mends it if that is wanted.
+    pub(in crate::daemon) fn check_file_system(
+        &self,
+        mend: bool,
+        deadline: Deadline,
+    ) -> anyhow::Result<Reply> {
+        ensure!(!mend || !self.array.is_read_only(), "the array is read-only: nothing of it can be mended");
+        let (array, name, runtime, env) =
+            (self.array.clone(), self.name.clone(), self.host.runtime().clone(), self.host.env());
         self.work(Work::Check, deadline, move |_claim| {
             let told = runtime.block_on(async move {
                 let (superblock, volume) = open(array).await?;
-                let report = check(&volume).await?;
-                anyhow::Ok(checked_status(name, superblock.uuid.to_string(), &report))
+                let (what, silent) = ((name, superblock.uuid.to_string()), Progress::silent());
+                match mend {
+                    true => mended(&env, what, &volume, &silent).await,
+                    false => checked(what, &volume, &silent).await,
+                }
             })?;
             Ok(Reply::Checked(Box::new(told)))
         })

@@ -1,0 +1,121 @@
+//! Superblocks and anchors, with all their copies.
+
+use std::sync::Arc;
+
+use stripewise_format::rafs::{
+    anchor::{Anchor, JournalPosition, Root},
+    superblock::Superblock,
+};
+
+use super::{
+    Problem, Progress,
+    reader::{Reader, Wanted},
+    records::epochs,
+    roots::newest_root,
+    scan::{Found, scan},
+};
+use crate::{
+    fs::MountError,
+    store::{self, GroundError},
+    volume::Volume,
+};
+
+/// Where everything begins.
+pub(crate) struct Base {
+    pub(crate) superblock: Superblock,
+    /// The anchor from which all else is read, and at which of the two places it is. One that was lost is made anew from what else there is.
+    pub(crate) anchor: (usize, Anchor),
+    /// Where the next anchor goes: to the place that does not hold what counts.
+    pub(crate) next_place: usize,
+    /// The highest generation of an anchor.
+    pub(crate) generation: u64,
+    /// All nodes of the volume, if they had to be looked for.
+    pub(crate) found: Option<Vec<Found>>,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) notes: Vec<Problem>,
+}
+
+impl Base {
+    pub(crate) async fn read(volume: &Arc<dyn Volume>, progress: &Progress) -> Result<Self, MountError> {
+        let superblock = store::read_superblock(&**volume).await?;
+        store::check_shape(&superblock, volume.geometry())?;
+        let (mut problems, mut notes) = (Vec::new(), Vec::new());
+        for place in superblock.places() {
+            let good = |bytes: &[u8]| Superblock::decode(bytes).is_ok_and(|(one, _)| one == superblock);
+            let bad = store::bad_copies(&**volume, place, good).await;
+            problems.extend((bad > 0).then_some(Problem::Superblock { place, bad }));
+        }
+        let mut anchors = Vec::new();
+        for place in superblock.anchor_places() {
+            let decode = |bytes: &[u8]| Anchor::decode(bytes, place, superblock.uuid);
+            let anchor = store::first_copy(&**volume, place, decode).await.map_err(GroundError::from)?;
+            let bad = store::bad_copies(&**volume, place, |bytes| decode(bytes) == anchor).await;
+            match anchor {
+                Err(error) => problems.push(Problem::Anchor { place, why: error.to_string() }),
+                Ok(_) => notes.extend((bad > 0).then_some(Problem::AnchorCopies { place, bad })),
+            }
+            anchors.push(anchor);
+        }
+        let all = [anchors[0], anchors[1]];
+        let generation = all.iter().flatten().map(|anchor| anchor.generation).max();
+        let newest = Anchor::newest(all);
+        let mut base = Self {
+            superblock,
+            anchor: newest.unwrap_or((1, nothing())),
+            next_place: newest.map_or(0, |(at, _)| 1 - at),
+            generation: generation.unwrap_or(0),
+            found: None,
+            problems,
+            notes,
+        };
+        if all.iter().any(Result::is_err) && !base.rebuild(volume, newest.is_ok(), progress).await {
+            newest.map_err(GroundError::from)?;
+        }
+        Ok(base)
+    }
+
+    /// An anchor is lost. If it was the newer one, its tree is there still. Returns whether there is a tree.
+    async fn rebuild(&mut self, volume: &Arc<dyn Volume>, has_anchor: bool, progress: &Progress) -> bool {
+        let reader = Reader::new(volume.clone(), &self.superblock);
+        let found = scan(&reader, &self.superblock, progress).await;
+        let (at, anchor) = self.anchor;
+        let anchors = has_anchor.then_some((anchor.generation, self.root()));
+        let root = newest_root(&reader, &found, anchors).await;
+        self.found = Some(found);
+        let Some(Wanted { place, generation, level, .. }) = root else { return has_anchor };
+        let epochs = epochs(volume, &self.superblock).await;
+        let last = epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
+        // Without any anchor, nothing says which records are not in the tree.
+        let epoch = if has_anchor { anchor.journal.epoch.saturating_add(1) } else { last.saturating_add(1) };
+        let block = JournalPosition { epoch, sequence: 0, block: 0 };
+        let journal = epochs.get(&epoch).copied().unwrap_or(block);
+        let root = Root { place, generation, level };
+        self.problems.push(Problem::NewerTree { generation: root.generation });
+        self.generation = self.generation.max(root.generation);
+        // Counts are made anew.
+        self.anchor = (
+            if has_anchor { 1 - at } else { at },
+            Anchor { generation: root.generation, root, journal, ..anchor },
+        );
+        true
+    }
+
+    /// The root, as a walk wants it; none if the tree is empty.
+    pub(crate) fn root(&self) -> Option<Wanted> {
+        let Root { place, generation, level } = self.anchor.1.root;
+        (generation > 0).then_some(Wanted { place, generation, level, low: None, high: None, is_root: true })
+    }
+}
+
+/// What an anchor would say if there were none.
+fn nothing() -> Anchor {
+    Anchor {
+        generation: 0,
+        root: Root { place: 0, generation: 0, level: 0 },
+        journal: JournalPosition { epoch: 0, sequence: 0, block: 0 },
+        is_clean: false,
+        next_inode: 1,
+        inodes: 0,
+        used_blocks: 0,
+    }
+}

@@ -1,0 +1,116 @@
+//! What the journal repeats on the tree, as a mount would.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use stripewise_format::rafs::{
+    anchor::JournalPosition,
+    journal::{Change, RecordHead},
+    key::Key,
+    superblock::{FIRST_JOURNAL_STRIPE, Superblock},
+};
+
+use super::Problem;
+use crate::{
+    journal::{self, ReplayError},
+    shape::StripeNo,
+    store::{FileBlocks, Replay},
+    volume::Volume,
+};
+
+/// Changes of items: values, or none for those that are gone.
+pub(crate) type Edits = BTreeMap<Key, Option<Arc<[u8]>>>;
+
+/// What was repeated.
+#[derive(Debug)]
+pub(crate) struct Records {
+    pub(crate) edits: Edits,
+    /// What was taken and freed, by record.
+    pub(crate) space: Vec<Vec<Change>>,
+    pub(crate) replay: Replay,
+    /// Where the next record goes.
+    pub(crate) end: JournalPosition,
+    pub(crate) problem: Option<Problem>,
+}
+
+/// Reads all records behind a position, up to the first one that is not there.
+pub(crate) async fn read(
+    volume: &Arc<dyn Volume>,
+    superblock: &Superblock,
+    from: JournalPosition,
+) -> Records {
+    let stripes = (StripeNo(FIRST_JOURNAL_STRIPE), superblock.journal_stripes);
+    let mut repeat = journal::Replay::new(volume.clone(), superblock.journal_id(), stripes, from);
+    let mut records = Records {
+        edits: Edits::new(),
+        space: Vec::new(),
+        replay: Replay::default(),
+        end: from,
+        problem: None,
+    };
+    loop {
+        match repeat.next().await {
+            Ok(Some(record)) => records.take_up(record.changes, record.data),
+            Ok(None) => break,
+            Err(error) => {
+                records.problem = Some(lost_records(error, repeat.position().sequence));
+                break;
+            }
+        }
+    }
+    records.end = repeat.position();
+    records
+}
+
+fn lost_records(error: ReplayError, sequence: u64) -> Problem {
+    let (later, why) = match error {
+        ReplayError::Rotten { error, later, .. } => (later, error.to_string()),
+        ReplayError::Io(error) => (sequence, error.to_string()),
+    };
+    Problem::Journal { sequence, later, why }
+}
+
+impl Records {
+    fn take_up(&mut self, changes: Vec<Change>, mut data: Vec<stripewise_device::SharedBuf>) {
+        self.replay.records += 1;
+        let mut space = Vec::new();
+        for change in changes {
+            match change {
+                Change::Put(key, value) => drop(self.edits.insert(key, Some(value.into()))),
+                Change::Delete(key) => drop(self.edits.insert(key, None)),
+                Change::Take(..) | Change::Free(_) => space.push(change),
+                Change::Data { inode, first, blocks } => {
+                    let rest = data.split_off(data.len().min(blocks as usize));
+                    let blocks = std::mem::replace(&mut data, rest);
+                    self.replay.data.push(FileBlocks { inode, first, blocks });
+                }
+                Change::Forget { inode, first, blocks } => self.replay.forget(inode, first..first + blocks),
+            }
+        }
+        self.space.push(space);
+    }
+}
+
+/// The epochs of all records that begin somewhere in the journal, with the lowest number of each and where that begins. Records were not looked
+/// at as a whole.
+pub(crate) async fn epochs(
+    volume: &Arc<dyn Volume>,
+    superblock: &Superblock,
+) -> BTreeMap<u64, JournalPosition> {
+    let geometry = volume.geometry();
+    let mut found: BTreeMap<u64, JournalPosition> = BTreeMap::new();
+    for stripe in 0..superblock.journal_stripes {
+        for row in 0..geometry.rows() {
+            let at = StripeNo(FIRST_JOURNAL_STRIPE + stripe);
+            let Ok(blocks) = volume.read_rows(at, row..row + 1).await else { continue };
+            let Ok(head) = RecordHead::decode(&blocks[0], superblock.journal_id()) else { continue };
+            let block =
+                (stripe * u64::from(geometry.rows()) + u64::from(row)) * u64::from(geometry.data_columns());
+            let position = JournalPosition { epoch: head.id.epoch, sequence: head.id.sequence, block };
+            let lowest = found.entry(position.epoch).or_insert(position);
+            if position.sequence < lowest.sequence {
+                *lowest = position;
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,170 @@
+//! Single cases.
+
+use super::{stored::Stored, *};
+use crate::shape::BLOCK_BYTES;
+
+/// The first image of these that suits.
+fn image(suits: impl Fn(&Image) -> bool) -> Image {
+    (0..60).map(Image::make).find(|image| suits(image)).expect("some image suits")
+}
+
+fn has_records(image: &Image) -> bool {
+    now(check(&as_volume(&Arc::new(image.volume.copy())))).unwrap().records > 0
+}
+
+/// Mends it, and looks at whether all is as it was.
+fn assert_all_is_there(image: &Image, volume: &Arc<TestVolume>) {
+    assert!(mended(volume).unwrap().is_changed);
+    assert_eq!(problems(volume), []);
+    assert!(image::read(volume, 1) == image.tree);
+}
+
+/// A second look at a file system without damage writes nothing.
+#[test]
+fn what_is_good_stays_as_it_is() {
+    let image = Image::make(3);
+    let volume = Arc::new(image.volume.copy());
+    assert_eq!(problems(&volume), []);
+    let before = volume.bytes_now();
+    assert!(!mended(&volume).unwrap().is_changed);
+    assert!(volume.bytes_now() == before);
+}
+
+/// The newer anchor is lost, and with it the way to the newest tree and the place of the first record behind it.
+#[test]
+fn nothing_is_lost_with_the_newest_anchor() {
+    let image = image(has_records);
+    let volume = Arc::new(image.volume.copy());
+    let stored = Stored::read(&volume.bytes_now(), volume.geometry, image.order);
+    for copy in stored.copies(stored.superblock.anchor_places()[stored.newest]) {
+        volume.poke(copy, &[0x77; BLOCK_BYTES]);
+    }
+    assert!(problems(&volume).iter().any(|problem| matches!(problem, Problem::NewerTree { .. })));
+    assert_all_is_there(&image, &volume);
+}
+
+/// Blocks of files that are in the journal only are so no more after a repair, which begins the journal anew.
+#[test]
+fn what_is_in_the_journal_only_is_written_out() {
+    let has_data = |image: &Image| {
+        let volume = as_volume(&Arc::new(image.volume.copy()));
+        !now(Plan::make(&volume, 0, &Progress::silent())).unwrap().data.is_empty()
+    };
+    let image = image(has_data);
+    let volume = Arc::new(image.volume.copy());
+    let stored = Stored::read(&volume.bytes_now(), volume.geometry, image.order);
+    let group = |item: &&stripewise_format::rafs::node::Item| item.key.kind == KeyKind::Group;
+    let leaf = stored.leaves().into_iter().find(|leaf| leaf.items().iter().any(|item| group(&item))).unwrap();
+    let rest: Vec<_> = leaf.items().into_iter().filter(|item| !group(&item)).collect();
+    leaf.rewrite(&volume, &rest);
+    assert_all_is_there(&image, &volume);
+    assert_eq!(now(check(&as_volume(&volume))).unwrap().records, 0);
+}
+
+/// Two nodes lie in each other's places: each is found, and nothing is lost.
+#[test]
+fn nodes_in_wrong_places_are_found_there() {
+    let image = image(|image| {
+        Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order).nodes.len() > 6
+    });
+    let bytes = image.volume.bytes_now();
+    let stored = Stored::read(&bytes, image.volume.geometry, image.order);
+    for pair in stored.nodes.windows(2) {
+        let volume = Arc::new(image.volume.copy());
+        for (from, to) in [(&pair[0], &pair[1]), (&pair[1], &pair[0])] {
+            volume.poke(to.offset, &bytes[from.offset as usize..][..BLOCK_BYTES]);
+        }
+        assert_all_is_there(&image, &volume);
+    }
+}
+
+/// Two files have one block, and no CRC tells whose it is: both have its bytes then, each for itself.
+#[test]
+fn blocks_with_two_owners_are_copied() {
+    let mut tells = 0;
+    for seed in 0..40 {
+        let image = Image::make(seed);
+        let volume = Arc::new(image.volume.copy());
+        let stored = Stored::read(&volume.bytes_now(), volume.geometry, image.order);
+        let leaves = stored.leaves();
+        let plain = |item: &stripewise_format::rafs::node::Item| {
+            item.key.kind == KeyKind::Extent && Extent::decode(&item.value).unwrap().crcs.is_none()
+        };
+        let all: Vec<_> = leaves.iter().flat_map(|leaf| leaf.items()).filter(|item| plain(item)).collect();
+        let Some(other) = all.iter().find(|other| other.key.object != all[0].key.object) else { continue };
+        let leaf = leaves.iter().find(|leaf| leaf.items().contains(other)).unwrap();
+        let mut items = leaf.items();
+        items
+            .iter_mut()
+            .filter(|item| item.key == other.key)
+            .for_each(|item| item.value = all[0].value.clone());
+        leaf.rewrite(&volume, &items);
+        assert!(problems(&volume).iter().any(|problem| matches!(problem, Problem::TwoOwners { .. })));
+        mended(&volume).unwrap();
+        assert_eq!(problems(&volume), []);
+        let found = image::read(&volume, 1);
+        let kept = image.tree.iter().filter(|(_, file)| file.inode != other.key.object);
+        kept.for_each(|(path, file)| assert!(found[path].content == file.content, "{path:?}"));
+        tells += 1;
+    }
+    assert!(tells > 2);
+}
+
+/// Where there is no room, nothing is changed.
+#[test]
+fn without_room_nothing_is_changed() {
+    let image = Image::make(5);
+    let volume = Arc::new(image.volume.copy());
+    let stored = Stored::read(&volume.bytes_now(), volume.geometry, image.order);
+    let leaf = stored.leaves()[0].clone();
+    volume.poke(leaf.offset, &[0; BLOCK_BYTES]);
+    let mut plan = now(Plan::make(&as_volume(&volume), 0, &Progress::silent())).unwrap();
+    for group in 0..plan.referred.groups() {
+        plan.referred.blocks_of(group).for_each(|block| plan.referred.add(block));
+    }
+    let before = volume.bytes_now();
+    let shared = as_volume(&volume);
+    let mut mend = Mend { volume: &shared, plan };
+    assert!(matches!(now(mend.tree(&Progress::silent())), Err(RepairError::NoSpace { .. })));
+    assert!(volume.bytes_now() == before);
+}
+
+/// An extent leads to another file's blocks, whose CRCs match: it becomes a hole, and tells nothing of that file.
+#[test]
+fn a_crc_tells_whose_a_block_is() {
+    let image = image(|image| image.tree.len() > 20 && !has_records(image));
+    let stored = Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order);
+    let leaves = stored.leaves();
+    let extents = leaves.iter().flat_map(|leaf| leaf.items()).filter(|item| item.key.kind == KeyKind::Extent);
+    let decoded = extents.map(|item| (item.key, Extent::decode(&item.value).unwrap()));
+    let checked: Vec<_> = decoded.filter(|(_, extent)| extent.crcs.is_some()).collect();
+    let (owner, of_owner) = checked[0].clone();
+    let fits =
+        |(key, extent): &&(Key, Extent)| key.object != owner.object && extent.blocks <= of_owner.blocks;
+    let (thief, of_thief) = checked.iter().rfind(fits).cloned().unwrap();
+    // Its own CRCs do not match there; or it has none.
+    for crcs in [of_thief.crcs.clone(), None] {
+        let volume = Arc::new(image.volume.copy());
+        let leaf = leaves.iter().find(|leaf| leaf.items().iter().any(|item| item.key == thief)).unwrap();
+        let mut items = leaf.items();
+        let stolen = Extent { place: of_owner.place, blocks: of_thief.blocks, crcs };
+        items
+            .iter_mut()
+            .filter(|item| item.key == thief)
+            .for_each(|item| item.value = stolen.encode().into());
+        leaf.rewrite(&volume, &items);
+        mended(&volume).unwrap();
+        assert_eq!(problems(&volume), []);
+        let found = image::read(&volume, 1);
+        for (path, file) in &image.tree {
+            if file.inode == thief.object {
+                let bytes = &found[path].content.as_ref().unwrap().0;
+                let from = bytes.len().min(thief.offset as usize * BLOCK_BYTES);
+                let to = bytes.len().min(from + stolen.blocks as usize * BLOCK_BYTES);
+                assert!(bytes[from..to].iter().all(|byte| *byte == 0), "{path:?} has bytes of another file");
+            } else {
+                assert!(found[path].content == file.content, "{path:?}");
+            }
+        }
+    }
+}
