@@ -26,7 +26,7 @@ serve address discard limits.connection_in_flight_bytes limits.connections limit
 unserve address
 mkfs spec.dry_run spec.force spec.journal_bytes spec.label spec.order spec.owner spec.uuid
 mount choice.age_ms choice.allow_other choice.buffer_bytes choice.free_percent choice.has_loop choice.noatime choice.nodev choice.noexec choice.nosuid choice.point choice.read_only
-fsck
+fsck mend
 usage
 worked
 unmounted

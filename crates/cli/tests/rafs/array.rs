@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io::Write,
+    os::unix::fs::FileExt,
     path::Path,
     process::Command,
 };
@@ -205,6 +206,20 @@ fn an_attached_array_is_not_mounted_and_its_block_device_has_the_same_file_syste
     fs::write(world.inside("file"), "by another process").unwrap();
     sandbox.done(&format!("umount {point}"));
     sandbox.done("detach a");
+    sandbox.done(&format!("mount a {point}"));
+    assert_eq!(fs::read(world.inside("file")).unwrap(), b"by another process");
+    sandbox.done("umount a");
+
+    // Stripe 1, of 3 chunks of 64 KiB, has an anchor. The array's daemon mends it.
+    let device = sandbox.done("attach a --method fuse").trim().to_owned();
+    let disk = File::options().write(true).open(device).unwrap();
+    disk.write_all_at(&[0x5a; 192 << 10], 192 << 10).unwrap();
+    disk.sync_all().unwrap();
+    drop(disk);
+    sandbox.done("detach a");
+    sandbox.fails(1, "fsck -y a", &NONE, &[]);
+    assert_eq!(sandbox.json("fsck a")["notes"], json!([]));
+    assert!(sandbox.done("fsck a").contains("clean"));
     sandbox.done(&format!("mount a {point}"));
     assert_eq!(fs::read(world.inside("file")).unwrap(), b"by another process");
     sandbox.done("umount a");
