@@ -57,8 +57,8 @@ pub(super) struct State {
     pub(super) dirty: BTreeSet<u64>,
     /// Blocks that are durable in the journal only.
     pub(super) journaled: Journaled,
-    /// Files of which something was overwritten in the buffer since all of it was durable. If a sync was under way then, it finds only what
-    /// is too new for it.
+    /// Files of which something was overwritten in the buffer, or before the end of what the tree knows of them, since all of them was
+    /// durable. If a sync was under way then, it finds only what is too new for it.
     pub(super) overtaken: BTreeSet<u64>,
     /// Files that have become shorter since the last commit. After a crash they may have their old lengths, so what lies behind their new
     /// ends is not overwritten until then.

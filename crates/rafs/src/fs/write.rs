@@ -160,10 +160,21 @@ impl State {
         if !lives(Mutant::OverwriteJournaled) {
             self.journaled.outdate(owner.inode, blocks.clone());
         }
-        if self.buffer.runs(owner.inode, blocks.start).next().is_some_and(|run| run.start < blocks.end) {
+        if self.overtakes(owner.inode, &blocks) {
             self.overtaken.insert(owner.inode);
         }
         self.buffer.write(owner, first, data, now.at);
+    }
+
+    /// Whether a write of these blocks leaves nothing that a sync which is under way would make durable: older blocks are gone from the
+    /// buffer, or the length that the tree tells could not pass the new ones.
+    fn overtakes(&self, inode: u64, blocks: &Range<u64>) -> bool {
+        let next = self.buffer.runs(inode, blocks.start).next();
+        let replaces = next.is_some_and(|run| run.start < blocks.end);
+        let holds_back = self.live.get(&inode).is_some_and(|live| {
+            blocks.start * BLOCK < live.inode.size_bytes && blocks.end * BLOCK > live.kept_bytes
+        });
+        replaces || holds_back
     }
 
     /// A file that is in memory loses blocks, wherever they are.
