@@ -1,5 +1,5 @@
-//! What a mounted file system tells of itself, and what of it can be changed. Its root has an extended attribute for it, which no listing shows: so whoever
-//! can look into the mount can ask, and no socket is needed.
+//! What a mounted file system tells of itself, and what of it can be changed. Its root has an extended attribute for it, which no listing
+//! shows: so every user who can look into the mount can ask, and no socket is needed.
 
 use std::time::Duration;
 

@@ -95,8 +95,6 @@ mutants! {
     OrphanNotNoted,
     /// What was freed of an orphan is not all that it had.
     OrphanFreedInPart,
-    /// Cleaning brings back what was overwritten in the buffer.
-    OlderCleaned,
     /// Space is not looked at when a write is accepted.
     SpaceNotReserved,
 }

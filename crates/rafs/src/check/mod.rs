@@ -170,8 +170,14 @@ impl Plan {
         walked.places.iter().chain(&sources).for_each(|place| referred.add(*place));
 
         progress.tell("inodes", 0, items.inodes.len() as u64);
-        let mut data = records.replay.data;
-        data.extend(items.judge(&reader, &walked, &Bounds::of(&superblock)).await);
+        let copies = items.judge(&reader, &walked, &Bounds::of(&superblock)).await;
+        // What the journal has is newer than what two owners had.
+        let mut replay = store::Replay { data: copies, ..store::Replay::default() };
+        for one in records.replay.data {
+            replay.forget(one.inode, one.first..one.first + one.blocks.len() as u64);
+            replay.data.push(one);
+        }
+        let data = replay.data;
         problems.append(&mut items.problems);
         let nodes: Vec<u64> = walked.places.iter().copied().collect();
         let mut owned = Owned::new(&superblock);

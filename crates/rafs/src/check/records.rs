@@ -81,6 +81,8 @@ impl Records {
                 Change::Data { inode, first, blocks } => {
                     let rest = data.split_off(data.len().min(blocks as usize));
                     let blocks = std::mem::replace(&mut data, rest);
+                    // Newer ones of the same file come in their place.
+                    self.replay.forget(inode, first..first + blocks.len() as u64);
                     self.replay.data.push(FileBlocks { inode, first, blocks });
                 }
                 Change::Forget { inode, first, blocks } => self.replay.forget(inode, first..first + blocks),

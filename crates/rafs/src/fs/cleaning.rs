@@ -1,7 +1,7 @@
 //! Cleaning: what is left in half-empty stripes moves together, so that there are free stripes again.
 //!
-//! The paper has none: where no stripe is free, holes are filled, with a read for each write. So it is here for writers, which never
-//! wait for cleaning. Beside them, a pass chooses victims, the emptiest stripes first, and none that was written lately: what is young is
+//! The paper does not clean: where no stripe is free, holes are filled, with a read for each write. Writers do the same here, and never
+//! wait for a pass. Beside them, a pass chooses victims, the emptiest stripes first, and none that was written lately: what is young is
 //! likely to change soon. One walk over the tree finds the files that have blocks there, and reads these into the buffer, from where
 //! the next write-out takes them. No pass begins that would gain no stripe, and passes move up to a quarter of what files have
 //! written since the mount: so they end.
@@ -25,7 +25,6 @@ use super::{
 };
 use crate::{
     buffer::Owner,
-    mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo, StripeNo},
     tree::Scan,
 };
@@ -36,8 +35,6 @@ const MOVED_PERCENT: u64 = 25;
 const FREE_PERCENT: u64 = 5;
 /// A pass takes up to this part of the buffer.
 const BUFFER_PARTS: u64 = 4;
-/// Stripes that were written less long ago are left alone.
-const YOUNG: Duration = Duration::from_secs(30);
 /// Stripes that were written lately and are remembered at most.
 const RECENT_MAX: usize = 4096;
 
@@ -78,8 +75,9 @@ impl Cleaning {
         self.tried.remove(&stripe);
     }
 
-    fn is_young(&mut self, now: Timestamp) -> impl Fn(StripeNo) -> bool + use<> {
-        while self.recent.front().is_some_and(|(at, _)| now.since(*at) >= YOUNG) {
+    /// Tells the stripes that were written in this time before now.
+    fn is_young(&mut self, now: Timestamp, time: Duration) -> impl Fn(StripeNo) -> bool + use<> {
+        while self.recent.front().is_some_and(|(at, _)| now.since(*at) >= time) {
             self.recent.pop_front();
         }
         let young: BTreeSet<StripeNo> = self.recent.iter().map(|(_, stripe)| *stripe).collect();
@@ -101,7 +99,7 @@ impl State {
         if !self.cleans || self.check_writable().is_err() || !is_idle && !self.has_few_free_stripes() {
             return Pass::No;
         }
-        let is_young = self.cleaning.is_young(now);
+        let is_young = self.cleaning.is_young(now, self.cleaned_after);
         let victims = self.victims(|stripe| !is_young(stripe));
         if victims.is_empty() {
             return if self.victims(|_| true).is_empty() { Pass::No } else { Pass::Later };
@@ -115,9 +113,13 @@ impl State {
 
     /// What a pass would empty; nothing if it would gain no stripe.
     fn victims(&self, may_be: impl Fn(StripeNo) -> bool) -> BTreeSet<StripeNo> {
-        let may_move = (self.counters.written_blocks * MOVED_PERCENT / 100)
-            .saturating_sub(self.counters.cleaned_blocks)
-            .min(self.buffer.room() / BUFFER_PARTS);
+        let cleaned = self.counters.cleaned_blocks;
+        let of_clients = self.counters.written_blocks.saturating_sub(cleaned);
+        let may_move = (of_clients * MOVED_PERCENT / 100).saturating_sub(cleaned);
+        let may_move = may_move.min(self.buffer.room() / BUFFER_PARTS);
+        if may_move == 0 {
+            return BTreeSet::new();
+        }
         let (mut victims, mut blocks) = (BTreeSet::new(), 0);
         for (stripe, taken) in self.store.half_empty(GroupKind::Small) {
             if blocks + taken > may_move {
@@ -178,14 +180,12 @@ impl State {
     async fn take_along(&mut self, inode: u64, part: &Mapped, now: Now) -> Result<(), FsError> {
         let blocks = part.blocks();
         if !self.buffer.read(inode, blocks.clone()).is_empty() {
-            if !lives(Mutant::OlderCleaned) {
-                return Ok(());
-            }
-            self.buffer.drop_blocks(inode, blocks.clone());
+            return Ok(());
         }
         let bytes = blocks.start * BLOCK_BYTES as u64..blocks.end * BLOCK_BYTES as u64;
         let data = self.bytes(inode, bytes).await?;
         let folder = self.live(inode).await?.inode.parent;
+        self.note_moved(inode, &blocks);
         self.buffer.write(Owner { folder, inode }, blocks.start, &data.freeze(), now.at);
         self.counters.cleaned_blocks += blocks.end - blocks.start;
         Ok(())

@@ -48,6 +48,8 @@ pub struct MountOptions {
     pub age: Duration,
     /// What is left in half-empty stripes is moved together, so that there are free ones.
     pub cleans: bool,
+    /// Stripes that were written less long ago are left alone by that: what is young is likely to change soon.
+    pub cleaned_after: Duration,
     /// Nodes of the tree that are kept in memory.
     pub cached_nodes: usize,
 }
@@ -60,6 +62,7 @@ impl Default for MountOptions {
             free_percent: 20,
             age: Duration::from_secs(5),
             cleans: true,
+            cleaned_after: Duration::from_secs(30),
             cached_nodes: 1 << 14,
         }
     }

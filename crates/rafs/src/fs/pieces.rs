@@ -69,6 +69,7 @@ impl State {
         let bytes = blocks.start * BLOCK_BYTES as u64..blocks.end * BLOCK_BYTES as u64;
         let data: SharedBuf = self.bytes(inode, bytes).await?.freeze();
         let folder = self.live(inode).await?.inode.parent;
+        self.note_moved(inode, &blocks);
         self.buffer.write(Owner { folder, inode }, blocks.start, &data, now.at);
         self.counters.moved_pieces += 1;
         Ok(true)

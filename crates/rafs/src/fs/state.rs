@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use stripewise_device::Timestamp;
@@ -72,6 +73,8 @@ pub(super) struct State {
     pub(super) cleaning: Cleaning,
     /// Half-empty stripes are cleaned.
     pub(super) cleans: bool,
+    /// How long after they were written.
+    pub(super) cleaned_after: Duration,
     pub(super) counters: Counters,
     pub(super) is_read_only: bool,
     /// A change is under way, or was not ended: what is in memory is no state of the file system.
@@ -95,6 +98,7 @@ impl State {
             near: StripeNo(0),
             cleaning: Cleaning::default(),
             cleans: options.cleans,
+            cleaned_after: options.cleaned_after,
             counters: Counters::default(),
             is_read_only: options.is_read_only,
             is_changing: false,

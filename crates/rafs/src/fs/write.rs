@@ -166,6 +166,13 @@ impl State {
         self.buffer.write(owner, first, data, now.at);
     }
 
+    /// Blocks that have places are in the buffer again, to get others. Behind the length that the tree tells, they hold it back.
+    pub(super) fn note_moved(&mut self, inode: u64, blocks: &Range<u64>) {
+        if self.live.get(&inode).is_some_and(|live| blocks.end * BLOCK > live.kept_bytes) {
+            self.overtaken.insert(inode);
+        }
+    }
+
     /// Whether a write of these blocks leaves nothing that a sync which is under way would make durable: older blocks are gone from the
     /// buffer, or the length that the tree tells could not pass the new ones.
     fn overtakes(&self, inode: u64, blocks: &Range<u64>) -> bool {

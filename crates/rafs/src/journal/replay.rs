@@ -137,8 +137,13 @@ impl Replay {
     /// The next record as redundancy has it, if one member is not believed. The member gets it back.
     async fn rotten(&self, row: u64) -> Result<Option<(u64, Replayed)>, IoError> {
         for way in 0..self.volume.other_ways() {
-            if let Ok(Ok(record)) = self.record(row, Way::Other(way)).await {
-                self.heal(row, record.0, way).await?;
+            let Ok(Ok(record)) = self.record(row, Way::Other(way)).await else { continue };
+            if self.healing.is_none() {
+                return Ok(Some(record));
+            }
+            self.heal(row, record.0, way).await?;
+            // Parity may have changed meanwhile, as a resync makes it fit what lies there.
+            if let Ok(record) = self.record(row, Way::Own).await? {
                 return Ok(Some(record));
             }
         }

@@ -178,7 +178,7 @@ impl Space {
     /// files and the tree get what groups of other kinds have.
     pub fn open(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
         let opened = self.open_best(kind, near);
-        if opened.is_some() || self.avoided.is_empty() {
+        if opened.is_some() || self.avoided.is_empty() || kind == GroupKind::Large {
             return opened;
         }
         self.avoid(&BTreeSet::new());

@@ -14,7 +14,11 @@ use stripewise_format::rafs::{
 };
 use thiserror::Error;
 
-use super::{FileBlocks, Ground, Store, StoreError, running::Running};
+use super::{
+    FileBlocks, Ground, Store, StoreError,
+    ground::{bad_copies, write_row},
+    running::Running,
+};
 use crate::{
     healing::Healing,
     journal::{self, Journal, ReplayError, Replayed},
@@ -124,7 +128,7 @@ impl Store {
         let stripes = (StripeNo(FIRST_JOURNAL_STRIPE), superblock.journal_stripes);
         let journal_id = superblock.journal_id();
         let repeat = journal::Replay::new(volume.clone(), journal_id, stripes, from);
-        let mut repeat = repeat.healed_by(healing.clone());
+        let mut repeat = if may_heal { repeat.healed_by(healing.clone()) } else { repeat };
         let mut store = Self {
             space: Space::new(layout(&volume, &superblock), Measure::Rows),
             journal: Journal::new(volume.clone(), journal_id, stripes, from),
@@ -142,6 +146,9 @@ impl Store {
             tree,
             anchor,
         };
+        if may_heal {
+            store.heal_anchor().await?;
+        }
         store.load_groups().await?;
         let mut replay = Replay::default();
         while let Some(record) = repeat.next().await? {
@@ -155,6 +162,18 @@ impl Store {
         store.journal.forget_before(from);
         store.has_data = !replay.data.is_empty();
         Ok((store, replay))
+    }
+
+    /// An anchor of which redundancy alone has a copy is written again: the members may be made to agree on what is wrong.
+    async fn heal_anchor(&self) -> Result<(), StoreError> {
+        let place = self.superblock.anchor_places()[self.anchor.0];
+        let bytes = self.anchor.1.encode(place, self.superblock.uuid);
+        let bad = bad_copies(&*self.volume, place, |copy| *copy == bytes[..]).await;
+        if bad < self.volume.geometry().data_columns() {
+            return Ok(());
+        }
+        write_row(&*self.volume, place, &bytes).await?;
+        Ok(self.volume.flush().await?)
     }
 
     async fn load_groups(&mut self) -> Result<(), StoreError> {

@@ -19,6 +19,7 @@ use stripewise_rafs::{
 use super::{
     Log,
     act::Act,
+    ground::STRIPE_BYTES,
     model::{Folder, SECTOR, judge},
     watched::{Fault, Watched},
 };
@@ -26,7 +27,7 @@ use super::{
 /// Files that a client has at most.
 const FILES_MAX: usize = 8;
 /// Where writes begin at most, and how long they are.
-const BYTES_MAX: u64 = 70_000;
+const BYTES_MAX: u64 = 90_000;
 /// Rests of clients that do not do what was drawn.
 const SHORT_REST: Duration = Duration::from_millis(1);
 
@@ -189,7 +190,11 @@ impl Client {
 
     async fn write(&self, folder: u64, name: &str, file: u64) -> Done {
         let offset = if self.random(2) == 0 { 0 } else { self.random(BYTES_MAX) };
-        let len = 1 + self.random(if self.random(2) == 0 { 3000 } else { BYTES_MAX }) as usize;
+        let (offset, len) = match self.random(5) {
+            0..2 => (offset, 1 + self.random(3000) as usize),
+            2..4 => (offset, 1 + self.random(BYTES_MAX) as usize),
+            _ => (self.random(2) * STRIPE_BYTES as u64, STRIPE_BYTES),
+        };
         let fill = self.random(255) as u8;
         let data: Vec<u8> = (0..len).map(|at| fill.wrapping_add((at / 512) as u8) | 1).collect();
         let start = offset as usize;

@@ -11,7 +11,7 @@ mod ground;
 mod model;
 mod watched;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 #[cfg(feature = "mutants")]
@@ -31,11 +31,15 @@ use self::{
 };
 use crate::World;
 
+/// Stripes are cleaned so long after they were written.
+const CLEANED_AFTER: Duration = Duration::from_millis(500);
 /// Steps that mounting and looking may take.
 const STEPS_MAX: u64 = 20_000_000;
 /// Steps between two power failures at most, mostly, and now and then.
 const LIFE_STEPS: u64 = 1_500;
 const LONG_LIFE_STEPS: u64 = 8_000;
+/// Steps of a life after the program was killed, mostly.
+const SHORT_LIFE_STEPS: u64 = 150;
 
 /// What a story is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,7 +186,8 @@ pub fn tell(plan: &Plan) -> Told {
             story.may_lose = number + 2 == plan.lives;
             told.crash_points.extend(story.live(plan, number)?);
         }
-        story.look_at_all().map(drop)
+        // A member is missing: blocks that were written beside others may have taken these along.
+        if story.has_hurt { Ok(()) } else { story.look_at_all().map(drop) }
     };
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut story));
     let result = caught.unwrap_or_else(|panic| Err((Checker::Panic, words(&*panic))));
@@ -227,6 +232,10 @@ struct Story {
     /// A member that the last power failure has taken along.
     lost: Option<usize>,
     is_just_lost: bool,
+    /// Blocks were written beside others while a member was missing.
+    has_hurt: bool,
+    /// The program was killed last, so that members have more than is durable.
+    was_killed: bool,
     may_lose: bool,
     log: Log,
 }
@@ -236,7 +245,17 @@ impl Story {
         let mut world = World::new(plan.seed);
         let volumes = Volumes::make(&mut world, plan.ground).map_err(|what| (Checker::Mount, what))?;
         let folders = (0..plan.clients).map(|number| Arc::new(Mutex::new(Folder::new(number)))).collect();
-        Ok(Self { world, volumes, folders, lost: None, is_just_lost: false, may_lose: false, log })
+        Ok(Self {
+            world,
+            volumes,
+            folders,
+            lost: None,
+            is_just_lost: false,
+            has_hurt: false,
+            was_killed: false,
+            may_lose: false,
+            log,
+        })
     }
 
     /// One life: from a mount to the next power failure, or until the program is killed. Returns what tells a power failure from others.
@@ -246,7 +265,11 @@ impl Story {
         if number >= plan.quiet_lives {
             self.start_clients(plan, &volume, &fs, &failed);
         }
-        let most = if self.world.random(4) == 0 { LONG_LIFE_STEPS } else { LIFE_STEPS };
+        let most = match self.world.random(4) {
+            0 => LONG_LIFE_STEPS,
+            1 | 2 if self.was_killed => SHORT_LIFE_STEPS,
+            _ => LIFE_STEPS,
+        };
         let mut steps = 1 + self.world.random(most);
         if number + 1 == plan.lives {
             steps = steps.min(plan.last_steps);
@@ -255,8 +278,13 @@ impl Story {
         if let Some(error) = failed.lock().take() {
             return Err((Checker::Client, error));
         }
+        if self.lost.is_some() {
+            self.look_at_overwrites(&fs)?;
+            self.has_hurt = !volume.has_whole_rows_only();
+        }
         let point = self.world.trace_hash();
-        if !self.may_lose && self.world.random(5) == 0 {
+        self.was_killed = !self.may_lose && self.world.random(4) == 0;
+        if self.was_killed {
             self.log.note(|| "the program is killed".to_owned());
             self.world.kill();
             return Ok(None);
@@ -268,6 +296,16 @@ impl Story {
             self.log.note(|| format!("the power failure has taken member {:?} along", self.lost));
         }
         Ok(Some(point))
+    }
+
+    /// While a member is missing, nothing is overwritten where it lies.
+    fn look_at_overwrites(&self, fs: &Fs) -> Result<(), Found> {
+        let fs = fs.clone();
+        let blocks = self.finish(async move { fs.counters().await.overwritten_blocks })?;
+        if blocks == 0 {
+            return Ok(());
+        }
+        Err((Checker::Client, format!("{blocks} blocks were overwritten in place while a member is missing")))
     }
 
     fn start_clients(
@@ -300,7 +338,12 @@ impl Story {
         if let Some(problem) = report.problems.first() {
             return Err((Checker::Fsck, problem.to_string()));
         }
-        let options = MountOptions { buffer_blocks: 128, cached_nodes: 64, ..MountOptions::default() };
+        let options = MountOptions {
+            buffer_blocks: 128,
+            cached_nodes: 64,
+            cleaned_after: CLEANED_AFTER,
+            ..MountOptions::default()
+        };
         let (env, mounted) = (self.world.env(), volume.clone());
         let fs = self.finish(async move { Fs::mount(env, mounted, options).await })?;
         let fs = fs.map_err(|error| (Checker::Mount, error.to_string()))?;

@@ -27,7 +27,7 @@ struct Under {
 }
 
 impl Working {
-    /// Begins. Only one who has claimed the file system may.
+    /// Begins. The caller has claimed the file system.
     pub(super) fn begin(
         &self,
         array: &Array,

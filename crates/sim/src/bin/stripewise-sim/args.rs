@@ -232,7 +232,7 @@ pub(crate) struct StressArgs {
 #[cfg(feature = "mutants")]
 #[derive(Debug, Args)]
 pub(crate) struct MutantsArgs {
-    /// Seeds within which a mutant must be found.
+    /// Seeds within which a mutant must be found, five times as many for those of the file system.
     #[arg(long, default_value_t = 1000)]
     pub(crate) seeds: u64,
     /// Threads; as many as there are cores, if left out.
