@@ -14,7 +14,7 @@ use stripewise_rafs::{
 /// process serves the mount.
 pub const ATTRIBUTE: &str = "system.stripewise";
 
-/// Who a file system is, and who serves it.
+/// Which file system it is, and which process serves it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The device or file that it lies on.

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
 use stripewise_device::EnvHandle;
 use stripewise_fuse::{Errno, Message, Operation, Reply, Server};
@@ -25,23 +26,23 @@ pub(crate) struct Rafs {
     pub(crate) user: u32,
     /// Whether requests are refused, as it is ended while it is in use.
     is_closed: AtomicBool,
-    /// Whether all was written out and the file system has ended.
-    is_ended: Mutex<bool>,
+    /// Whether all was written out and the file system has ended. Locked while it ends: there is one end.
+    is_ended: AsyncMutex<bool>,
 }
 
 impl Rafs {
     pub(crate) fn new(fs: Fs, env: EnvHandle, identity: Identity) -> Self {
         let user = rustix::process::geteuid().as_raw();
-        Self { fs, env, identity, user, is_closed: AtomicBool::new(false), is_ended: Mutex::new(false) }
+        Self { fs, env, identity, user, is_closed: AtomicBool::new(false), is_ended: AsyncMutex::new(false) }
     }
 
     /// Writes all out, and ends. What has ended stays so.
     pub(crate) async fn end(&self) -> std::result::Result<(), FsError> {
-        if *self.is_ended.lock() {
-            return Ok(());
+        let mut is_ended = self.is_ended.lock().await;
+        if !*is_ended {
+            self.fs.unmount().await?;
+            *is_ended = true;
         }
-        self.fs.unmount().await?;
-        *self.is_ended.lock() = true;
         Ok(())
     }
 

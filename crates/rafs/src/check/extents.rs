@@ -1,6 +1,6 @@
 //! Where the bytes of files lie: no block of a file has two places, and no block of the volume two owners.
 //!
-//! Of two owners that of which a CRC matches what lies there counts. Where CRCs do not tell, the first one keeps the block, and the others get
+//! Of two owners, the one whose CRC matches what lies there keeps it. Where CRCs do not tell, the first one keeps the block, and the others get
 //! copies.
 
 use std::{collections::BTreeMap, ops::Range};

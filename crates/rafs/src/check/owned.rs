@@ -1,4 +1,4 @@
-//! Which blocks of the stripe groups belong to somebody, and what groups say of that.
+//! Which blocks of the stripe groups belong to a file or to the tree, and what groups say of that.
 
 use stripewise_format::rafs::{
     journal::{Change, Run},
@@ -122,7 +122,7 @@ pub(super) fn repeat(space: &mut Space, records: &[Vec<Change>]) -> Result<(), P
     Ok(())
 }
 
-/// Blocks that belong to somebody are taken, and no others.
+/// Blocks that belong to a file or to the tree are taken, and no others.
 pub(super) fn judge_space(
     space: &Space,
     owned: &Owned,

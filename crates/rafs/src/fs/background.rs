@@ -64,7 +64,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     shared.has_ended.set(());
 }
 
-/// Does what is due. Returns whether nothing is left that will be.
+/// Does what is due. Returns whether nothing is left that will become due.
 async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsError> {
     let (due, room, is_unused) = {
         let state = shared.state.lock().await;

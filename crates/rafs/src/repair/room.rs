@@ -17,7 +17,7 @@ pub(super) enum Purpose {
     File,
 }
 
-/// How careful places are chosen.
+/// How carefully places are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Care {
     /// Whole rows that are free.

@@ -21,7 +21,7 @@ pub enum Act {
     Fsync,
     /// It makes everything durable.
     Sync,
-    /// It makes all or one file durable, and writes meanwhile.
+    /// It makes everything durable, and writes to a file meanwhile.
     SyncBeside,
     /// It reads a file, and writes to it meanwhile.
     ReadBeside,

@@ -61,7 +61,7 @@ impl Watched {
         self.singles.load(Ordering::Relaxed) == 0
     }
 
-    /// The next request that may will have this fault.
+    /// The next request to which this can happen has this fault.
     pub(super) fn fail(&self, fault: Fault) {
         *self.fault.lock() = Some(fault);
     }

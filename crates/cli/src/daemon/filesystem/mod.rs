@@ -29,6 +29,7 @@ enum Work {
     Make,
     Mount,
     Check,
+    Mend,
     Look,
 }
 
@@ -39,6 +40,7 @@ impl Work {
             Self::Make => "a file system is being made on it",
             Self::Mount => "its file system is being mounted",
             Self::Check => "its file system is being checked",
+            Self::Mend => "its file system is being mended",
             Self::Look => "a command reads its file system",
         }
     }

@@ -91,7 +91,8 @@ impl DaemonState {
         ensure!(!mend || !self.array.is_read_only(), "the array is read-only: nothing of it can be mended");
         let (array, name, runtime, env) =
             (self.array.clone(), self.name.clone(), self.host.runtime().clone(), self.host.env());
-        self.work(Work::Check, deadline, move |_claim| {
+        let work = if mend { Work::Mend } else { Work::Check };
+        self.work(work, deadline, move |_claim| {
             let told = runtime.block_on(async move {
                 let (superblock, volume) = open(array).await?;
                 let (what, silent) = ((name, superblock.uuid.to_string()), Progress::silent());

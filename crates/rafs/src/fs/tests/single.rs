@@ -146,7 +146,7 @@ fn a_file_that_grows_slowly_moves_to_stripes_of_its_own() {
     world.check();
 }
 
-/// The files of every fourth one stay, in stripes of which most is free then: they move together, and that ends.
+/// Every fourth file stays, and most of each stripe is free then: what is left moves together, and that ends.
 #[test]
 fn what_is_left_in_half_empty_stripes_moves_together() {
     let world = plain();
