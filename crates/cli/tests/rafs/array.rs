@@ -277,6 +277,31 @@ fn sigterm_unmounts_and_stops_and_a_second_one_takes_the_mount_from_its_users() 
     sandbox.done("stop a");
 }
 
+/// The mount is detached and in use, and another one is in its place: a signal leaves that one alone.
+#[test]
+fn what_else_is_mounted_on_the_folder_stays() {
+    if !can_mount(&[Need::Tool("umount"), Need::Tool("mount")]) {
+        return;
+    }
+    let world = World::new();
+    let (sandbox, point) = (&world.sandbox, world.point());
+    created(sandbox, "");
+    sandbox.done("mkfs a");
+    sandbox.done(&format!("mount a {point}"));
+    let held = File::create(world.inside("held")).unwrap();
+    run_in("/".as_ref(), "umount", &["--lazy", &point]);
+    run_in("/".as_ref(), "mount", &["-t", "tmpfs", "tmpfs", &point]);
+    fs::write(world.inside("mark"), "a stranger's").unwrap();
+    let pid = sandbox.pid("a");
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("it tells that the mount is in use", || sandbox.log("a").contains("was detached from"));
+    assert_eq!(fs::read(world.inside("mark")).unwrap(), b"a stranger's");
+    drop(held);
+    eventually("it has ended", || has_ended(pid));
+    assert_eq!(fs::read(world.inside("mark")).unwrap(), b"a stranger's");
+    run_in("/".as_ref(), "umount", &[&point]);
+}
+
 #[test]
 fn a_member_fails_and_is_replaced_while_it_is_mounted() {
     if !can_mount(&[Need::Tool("diff")]) {

@@ -19,7 +19,7 @@ use crate::Errno;
 /// If mountinfo, or the folder above, cannot be read.
 pub fn is_dead_mount(point: &Path) -> Result<bool, MountError> {
     let point = resolved(point)?;
-    Ok(is_ours(&point)? && is_dead(&point))
+    Ok(is_own_mount(&point)? && is_dead(&point))
 }
 
 /// Unmounts the mount on the folder `point` if it is one of ours and its server is dead, and others that lie dead under
@@ -32,7 +32,7 @@ pub fn clear_dead_mount(point: &Path) -> Result<bool, MountError> {
     let mut is_cleared = false;
     // One mount may cover another.
     while is_dead(&point) {
-        if !is_ours(&point)? {
+        if !is_own_mount(&point)? {
             return Err(MountError::NotOurs { point, why: "a mount of another program is dead there" });
         }
         match end(&point, Unmount::Detach) {
@@ -45,7 +45,7 @@ pub fn clear_dead_mount(point: &Path) -> Result<bool, MountError> {
         }
         is_cleared = true;
     }
-    if is_cleared || !is_ours(&point)? {
+    if is_cleared || !is_own_mount(&point)? {
         return Ok(is_cleared);
     }
     Err(MountError::NotOurs { point, why: "its server is alive; unmount it instead" })
@@ -79,7 +79,10 @@ pub fn own_mounts() -> Result<Vec<PathBuf>, MountError> {
 }
 
 /// Whether the uppermost mount on `point` is one of ours.
-pub(super) fn is_ours(point: &Path) -> Result<bool, MountError> {
+///
+/// # Errors
+/// If mountinfo cannot be read.
+pub fn is_own_mount(point: &Path) -> Result<bool, MountError> {
     Ok(kind_of(&mountinfo()?, point).is_some_and(is_kind))
 }
 

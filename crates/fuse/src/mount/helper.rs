@@ -49,7 +49,7 @@ pub(super) fn unmount(point: &Path, how: Unmount) -> Result<(), MountError> {
     command.arg("--").arg(point).stdin(Stdio::null());
     match finish(start(&mut command)?, "unmount", point) {
         // Another process was first.
-        Err(_) if !clean::is_ours(point)? => Ok(()),
+        Err(_) if !clean::is_own_mount(point)? => Ok(()),
         result => result,
     }
 }

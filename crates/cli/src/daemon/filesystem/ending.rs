@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::bail;
+use stripewise_mount::fuse::is_own_mount;
 use stripewise_wire::Notes;
 
 use super::{
@@ -114,6 +115,9 @@ impl FileSystem {
     /// Unmounts as umount(8) does, and waits until all is written out.
     fn unmount(&self, point: &Path, patience: Patience<'_>) -> anyhow::Result<()> {
         let told = printable(&point.display().to_string());
+        if !is_own_mount(point).unwrap_or(true) {
+            bail!("{}", in_use(point));
+        }
         match mounts::unmount_own(point, false, patience) {
             Ok(true) if self.waits(patience) => Ok(()),
             Ok(true) => bail!("{told} is unmounted, and what was buffered is still being written out"),
@@ -126,7 +130,9 @@ impl FileSystem {
     fn force(&self, point: &Path, patience: Patience<'_>) -> Notes {
         let told = printable(&point.display().to_string());
         let detach = Patience { deadline: patience.deadline.or_after(FORCED_DETACH), ..patience };
-        let is_out = mounts::unmount_own(point, true, detach).unwrap_or(false);
+        // What else is mounted there by now is none of its business.
+        let is_there = is_own_mount(point).unwrap_or(true);
+        let is_out = !is_there || mounts::unmount_own(point, true, detach).unwrap_or(false);
         let limit = patience.deadline.within(FORCED_WRITE_OUT);
         if let Use::Mounted { tell, .. } = &self.state.lock().used {
             // A thread that has ended meanwhile needs to hear nothing.
