@@ -19,7 +19,7 @@ use stripewise_mount::{
     target,
 };
 use stripewise_rafs::{
-    check::check,
+    check::{Problem, Report, check},
     fs::{Fs, MountOptions},
     shape::Order,
     store::MakeOptions,
@@ -84,14 +84,23 @@ impl Disk {
         serve(&self.file(), &self.point(), has_loop, is_read_only)
     }
 
+    /// What fsck finds wrong.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        self.report().problems
+    }
+
+    fn report(&self) -> Report {
+        let (runtime, device) = opened(&self.file());
+        runtime.block_on(async move {
+            let found = target::find(device).await.unwrap();
+            check(&found.volume).await.unwrap()
+        })
+    }
+
     /// fsck. Returns how many inodes there are.
     #[track_caller]
     pub(crate) fn check(&self) -> u64 {
-        let (runtime, device) = opened(&self.file());
-        let report = runtime.block_on(async move {
-            let found = target::find(device).await.unwrap();
-            check(&found.volume).await.unwrap()
-        });
+        let report = self.report();
         assert!(report.problems.is_empty(), "{report:#?}");
         report.inodes
     }

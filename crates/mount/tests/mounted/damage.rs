@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use stripewise_rafs::check::Problem;
+
 use super::common::{Disk, MIB, can_run, pattern};
 
 const EIO: i32 = 5;
@@ -43,5 +45,6 @@ fn a_file_system_is_found_without_its_first_superblock() {
     let mounted = disk.mount();
     fs::write(mounted.path("file"), "x").unwrap();
     mounted.end();
-    assert_eq!(disk.check(), 2);
+    let problems = disk.problems();
+    assert!(matches!(problems[..], [Problem::Superblock { place: 0, bad: 1 }]), "{problems:#?}");
 }

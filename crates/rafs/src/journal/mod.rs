@@ -108,6 +108,22 @@ impl Journal {
         Ok(())
     }
 
+    /// Writes zeroes where the next record goes, if that row is free. A record that a crash has torn is not there from now on, even if
+    /// redundancy comes to have all of it. A flush makes that durable.
+    ///
+    /// # Errors
+    /// Those of the volume.
+    pub async fn seal(&self) -> Result<(), IoError> {
+        if self.free_rows == 0 {
+            return Ok(());
+        }
+        let zeroes = vec![IoBuf::zeroed(BLOCK_BYTES).freeze(); self.ring.row_blocks() as usize];
+        for (run, _) in self.ring.runs(self.ring.row_of(self.next.block), 1) {
+            self.volume.write_rows(run.stripe, run.row, &zeroes).await?;
+        }
+        Ok(())
+    }
+
     /// Where records after a checkpoint begin. They are of another epoch: a record whose commit has failed may be there all the
     /// same, and the tree has its changes.
     #[must_use]

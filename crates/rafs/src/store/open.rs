@@ -154,12 +154,15 @@ impl Store {
         while let Some(record) = repeat.next().await? {
             store.repeat(record, &mut replay).await?;
         }
+        store.journal = Journal::new(store.volume.clone(), journal_id, stripes, repeat.position());
+        store.journal.forget_before(from);
+        if may_heal && store.volume.other_ways() > 0 {
+            store.journal.seal().await.map_err(StoreError::Io)?;
+        }
         // A record that can be read may not be durable yet, if it was written just before. What it frees is used again from here on.
         if !lives(Mutant::ReplayNotFlushed) {
             store.volume.flush().await.map_err(StoreError::Io)?;
         }
-        store.journal = Journal::new(store.volume.clone(), journal_id, stripes, repeat.position());
-        store.journal.forget_before(from);
         store.has_data = !replay.data.is_empty();
         Ok((store, replay))
     }
