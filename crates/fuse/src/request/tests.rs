@@ -1,3 +1,5 @@
+//! Requests as the kernel sends them: each is decoded to what it means, and bytes that are none are refused.
+
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
