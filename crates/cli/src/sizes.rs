@@ -1,5 +1,7 @@
 //! Sizes as people write and read them: binary, `64K`, `1M`, `10G`.
 
+pub(crate) use stripewise::internals::format_size;
+
 /// Parses a size: a number with an optional suffix K, M, G, T, P (powers of 1024; `KiB` and `KB` mean the
 /// same).
 ///
@@ -12,7 +14,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     };
     parse(text, factor).map_err(|wrong| match wrong {
         NoSize::Unreadable => format!("'{text}' is not a size; write it as 64K, 1M or 10G"),
-        NoSize::TooLarge => format!("'{text}' is too large: give less than 16384P"),
+        NoSize::TooLarge => format!("'{text}' is too large: give 16383P or less"),
     })
 }
 
@@ -55,18 +57,6 @@ fn parse(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, NoSize
 fn power(letter: &str) -> Option<u32> {
     let power = ["", "K", "M", "G", "T", "P"].iter().position(|known| *known == letter)?;
     u32::try_from(power).ok()
-}
-
-/// Writes a size in IEC units with at most two decimals.
-pub(crate) fn format_size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let unit = (0..UNITS.len()).rev().find(|unit| bytes >= 1 << (10 * unit)).unwrap_or(0);
-    let value = bytes as f64 / (1u64 << (10 * unit)) as f64;
-    if value.fract() == 0.0 {
-        format!("{value} {}", UNITS[unit])
-    } else {
-        format!("{value:.2} {}", UNITS[unit])
-    }
 }
 
 /// Writes a size as makers of disks do: in powers of 1000.
@@ -116,7 +106,7 @@ mod tests {
         }
         assert_eq!(parse_size("16383P"), Ok(16_383 << 50));
         for large in ["16384P", "99999999999999P", "99999999999999999999999"] {
-            let told = format!("'{large}' is too large: give less than 16384P");
+            let told = format!("'{large}' is too large: give 16383P or less");
             assert_eq!(parse_size(large), Err(told));
         }
     }
@@ -131,12 +121,5 @@ mod tests {
             assert_eq!(parse_decimal_size(bad), Err(NoSize::Unreadable), "{bad}");
         }
         assert_eq!(parse_decimal_size("99999P"), Err(NoSize::TooLarge));
-    }
-
-    #[test]
-    fn sizes_are_printed_in_iec_units() {
-        assert_eq!(format_size(65_536), "64 KiB");
-        assert_eq!(format_size(1536), "1.50 KiB");
-        assert_eq!(format_size(0), "0 B");
     }
 }

@@ -22,22 +22,22 @@ const RESOLUTION: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum TimeError {
     /// It cannot be read, or is 0.
-    #[error("'{0}' is not a time above 0: give seconds, or a number with ms, s, m or h, as 500ms")]
+    #[error("'{0}' is not a time: give 1ms or more, in seconds, or as a number with ms, s, m, h or d (days), as 500ms")]
     NoTime(String),
     /// It would be taken for another time.
-    #[error("'{0}' is shorter than 1ms, the shortest time that is told apart from none: give 1ms or more")]
+    #[error("'{0}' is too short to be told apart from none: give 1ms or more")]
     TooShort(String),
     /// The same where `off` can be given.
     #[error("{0}; or `off`")]
     NorOff(Box<Self>),
 }
 
-/// A time: a number of seconds, or one with a unit, as 500ms, 10s, 5m or 1h.
+/// A time: a number of seconds, or one with a unit, as 500ms, 10s, 5m, 1h or 2d.
 ///
 /// # Errors
 /// [`TimeError`], for the usage error.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, TimeError> {
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0), ("", 1.0)];
     let number = units.iter().find_map(|(unit, unit_s)| Some((text.strip_suffix(unit)?, unit_s)));
     let seconds = number.and_then(|(number, unit_s)| Some(unit_s * number.parse::<f64>().ok()?));
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -90,11 +90,11 @@ mod tests {
     #[test]
     fn times_are_seconds_or_have_a_unit() {
         for (text, ms) in
-            [("1.5", 1500), ("1s", 1000), ("0.05", 50), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000)]
+            [("1.5", 1500), ("1s", 1000), ("0.05", 50), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000), ("1.5d", 129_600_000)]
         {
             assert_eq!(parse_time(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        for bad in ["", "0", "0s", "-1", "1d", "s", "ms", "inf", "1e30", "NaN", "1 s x"] {
+        for bad in ["", "0", "0s", "-1", "1w", "d", "s", "ms", "inf", "1e30", "NaN", "1 s x"] {
             assert_eq!(parse_time(bad), Err(TimeError::NoTime(bad.to_owned())));
         }
         for short in ["0.0001ms", "0.9ms", "0.0009", "1e-30"] {

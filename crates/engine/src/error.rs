@@ -3,7 +3,7 @@
 use stripewise_device::{IoError, IoErrorKind};
 use thiserror::Error;
 
-use crate::cache::CacheError;
+use crate::{cache::CacheError, sizes::format_size};
 
 /// An array request or command that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -62,7 +62,10 @@ pub enum ArrayError {
         problem: String,
     },
     /// A member is too small to join.
-    #[error("{member}: {have_bytes} bytes of data fit on it and {need_bytes} are needed; give a larger one")]
+    #[error(
+        "{member}: {} of data fit on it and {} are needed; give a larger one",
+        format_size(*have_bytes), format_size(*need_bytes)
+    )]
     TooSmall {
         /// The member.
         member: String,
@@ -87,8 +90,9 @@ pub enum ArrayError {
     Cache(#[from] CacheError),
     /// The array cannot be stopped without losing writes that are in its cache only.
     #[error(
-        "{bytes} bytes of acknowledged writes are in the cache only, and members do not take them: {why}. So the array \
-         stays open, and they can be read and copied off; a stop by force loses them"
+        "{} of acknowledged writes are in the cache only, and members do not take them: {why}. So the array stays open, and \
+         they can be read and copied off; a stop by force loses them",
+        format_size(*bytes)
     )]
     Unwritten {
         /// How much, in whole blocks.

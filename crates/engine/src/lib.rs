@@ -30,6 +30,7 @@ pub mod plan;
 mod roster;
 mod seam;
 mod shape;
+mod sizes;
 mod stripes;
 
 pub use array::{
@@ -61,6 +62,7 @@ pub use opening::{
     preview::{Preview, preview},
 };
 pub use shape::{geometry, regions::RegionShape, rows};
+pub use sizes::format_size;
 pub use stripes::{
     trace::{Decision, StripeWay, TraceFilter, Traced},
     without::Recovered,

@@ -233,7 +233,7 @@ fn caches_that_cannot_be_are_refused_and_leave_the_old_one() {
         lab.world.run(async move { array.set_cache(settings).await })
     };
     let refused = set(CacheSettings::new(CacheKind::Stripe, 1)).unwrap_err();
-    assert!(matches!(refused, ArrayError::Cache(CacheError::TooSmall { .. })), "{refused}");
+    assert!(matches!(refused, ArrayError::Cache(CacheError::Size { .. })), "{refused}");
     let marks = CacheSettings { low_percent: 90, high_percent: 80, ..before };
     assert_eq!(set(marks), Err(ArrayError::Cache(CacheError::Marks { low: 90, high: 80 })));
     assert_eq!(lab.array.cache_settings(), before);

@@ -118,7 +118,7 @@ pub(crate) struct EngineBench {
 fn parse_source(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     let fits = SOURCE_BYTES.contains(&bytes);
-    fits.then_some(bytes).ok_or_else(|| format!("'{text}': give from 4K to 256M"))
+    fits.then_some(bytes).ok_or_else(|| format!("'{text}': give a size from 4K to 256M"))
 }
 
 impl EngineBench {

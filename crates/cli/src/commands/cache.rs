@@ -91,7 +91,7 @@ fn parse_s_max(text: &str) -> Result<u16, String> {
     match text.parse() {
         _ if text == "measured" => Ok(0),
         Ok(blocks @ 1..=STRIDE_GIVEN_MAX) => Ok(blocks),
-        _ => Err(format!("give 1 (nothing is filled) to {STRIDE_GIVEN_MAX} blocks, or `measured`")),
+        _ => Err(format!("give a whole number from 1 (nothing is filled) to {STRIDE_GIVEN_MAX}, or `measured`")),
     }
 }
 

@@ -182,7 +182,7 @@ fn parse_tbw(text: &str) -> Result<u64, String> {
         NoSize::Unreadable => format!(
             "'{text}' is neither a decimal size, such as 600T, nor a model that `--models` lists, nor none"
         ),
-        NoSize::TooLarge => format!("'{text}' is too large: give at most 18446P"),
+        NoSize::TooLarge => format!("'{text}' is too large: give 18446P or less"),
     })?;
     // An unknown rating is kept as 0.
     if rated == 0 {

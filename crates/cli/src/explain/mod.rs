@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> anyhow::Result<ExitCode> {
 
 fn explain(args: &ExplainArgs, mut target: Target) -> anyhow::Result<Explained> {
     if let Some(column) = args.missing.iter().find(|column| **column >= target.geometry.members()) {
-        bail!("--missing {column}: columns count from 0 to {}", target.geometry.members() - 1);
+        bail!("--missing {column}: give columns from 0 to {}", target.geometry.members() - 1);
     }
     target.check_missing()?;
     let stripes = match args.write {

@@ -7,6 +7,8 @@ use stripewise_load::{Load, Offsets, Sizes, Stop};
 use stripewise_wire::{LoadSpec, Pattern};
 use thiserror::Error;
 
+use crate::sizes::format_size;
+
 /// The longest request: longer than any stripe.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 
@@ -20,29 +22,31 @@ const UNDER_WAY_BYTES_MAX: u64 = 512 << 20;
 pub(crate) enum LoadError {
     #[error("--bs {bytes}: give a multiple of {block}")]
     Block { bytes: u64, block: u64 },
-    #[error("--bs {bytes}: give at most {BLOCK_BYTES_MAX}")]
+    #[error("--bs {}: give {} or less", format_size(*bytes), format_size(BLOCK_BYTES_MAX))]
     BlockTooLong { bytes: u64 },
     #[error("--iodepth {depth} and --numjobs {jobs}: that is no number of requests")]
     Requests { depth: u64, jobs: u64 },
     #[error(
-        "--bs, --iodepth and --numjobs: {requests} requests of {bytes} bytes would be under way at once; at most \
-         {UNDER_WAY_BYTES_MAX} bytes are"
+        "--bs, --iodepth and --numjobs: {requests} requests of {} would be under way at once: give less, so that they take {} or \
+         less together",
+        format_size(*bytes), format_size(UNDER_WAY_BYTES_MAX)
     )]
     UnderWay { bytes: u64, requests: u64 },
-    #[error("--bs {bytes}: the device has {device_bytes} bytes")]
+    #[error("--bs {}: the device has {}", format_size(*bytes), format_size(*device_bytes))]
     Device { bytes: u64, device_bytes: u64 },
-    #[error("--rwmixread {0}: give at most 100")]
+    #[error("--rwmixread {0}: give a whole number from 0 to 100")]
     ReadPercent(u8),
-    #[error("--size {size}: give at least one request of {bytes}")]
+    #[error("--size {}: give one request, {}, or more", format_size(*size), format_size(*bytes))]
     Size { size: u64, bytes: u64 },
     #[error(
-        "--size {size}: the device has {device_bytes} bytes, and the size is that of the region; give no more, and a --runtime \
-         to go over it again and again"
+        "--size {}: the device has {}, and the size is that of the region; give no more, and a --runtime to go over it again and \
+         again",
+        format_size(*size), format_size(*device_bytes)
     )]
     Region { size: u64, device_bytes: u64 },
     #[error("neither a size nor a time: it would never end")]
     Endless,
-    #[error("--runtime: give at most a week")]
+    #[error("--runtime: give 7d or less")]
     Runtime,
 }
 

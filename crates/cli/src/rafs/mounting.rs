@@ -21,7 +21,10 @@ pub(crate) fn serve_options(
     anchor: Option<PathBuf>,
 ) -> anyhow::Result<ServeOptions> {
     let free_percent = choice.free_percent;
-    ensure!(free_percent <= FREE_PERCENT_MAX, "--tf {free_percent}: give up to {FREE_PERCENT_MAX}");
+    ensure!(
+        free_percent <= FREE_PERCENT_MAX,
+        "--tf {free_percent}: give a whole number from 0 to {FREE_PERCENT_MAX}"
+    );
     Ok(ServeOptions {
         fs: MountOptions {
             is_read_only: choice.read_only,

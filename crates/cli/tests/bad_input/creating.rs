@@ -37,19 +37,22 @@ fn settings_of_a_cache_that_mean_nothing() {
         let words = [option.split(' ').next().unwrap(), "without a cache"];
         sandbox.fails(1, &format!("create a --level 5 {option}"), &members, &words);
     }
-    sandbox.fails(
-        1,
-        "create a --level 5 --cache none --cache-size 5",
-        &members,
-        &["does not hold two stripes"],
-    );
+    for option in ["--cache-size 8M", "--cache-flush-time off", "--cache-alloc block"] {
+        let words = [option.split(' ').next().unwrap(), "with --cache none: leave it out", "`stripewise cache`"];
+        sandbox.fails(1, &format!("create a --level 5 --cache none {option}"), &members, &words);
+    }
+    let words = ["a cache of 5 B: give a size from 336K", "two stripes", "the memory that the daemon has"];
+    sandbox.fails(1, "create a --level 5 --cache stripe --cache-size 5", &members, &words);
     let plan = sandbox.ok("create a --level 5 --cache stripe --cache-size 8M --dry-run", &members);
     assert!(plan.contains("cache stripe of 8 MiB"), "{plan:?}");
     sandbox.ok("create a --level 5 --assume-clean", &members);
     // Also while there is no cache.
-    sandbox.fails(1, "cache a --size 1K", &[""; 0], &["does not hold two stripes"]);
-    sandbox.fails(1, "cache a --age 1200h", &[""; 0], &["1 ms to 49 days"]);
-    sandbox.fails(2, "cache a --idle 0.0002ms", &[""; 0], &["'0.0002ms' is shorter than 1ms", "or `off`"]);
+    sandbox.fails(1, "cache a --size 1K", &[""; 0], &["a cache of 1 KiB: give a size from 336K"]);
+    sandbox.fails(1, "cache a --size 100T", &[""; 0], &["a cache of 100 TiB: give a size from 336K", "M, the memory"]);
+    sandbox.fails(1, "cache a --age 50d", &[""; 0], &["from 1ms to 49d, or `off`"]);
+    sandbox.fails(2, "cache a --age 1w", &[""; 0], &["'1w' is not a time", "m, h or d (days)", "or `off`"]);
+    sandbox.done("cache a --age 49d");
+    sandbox.fails(2, "cache a --idle 0.0002ms", &[""; 0], &["'0.0002ms' is too short", "give 1ms or more", "or `off`"]);
     sandbox.done("cache a none --read none");
 }
 

@@ -48,13 +48,13 @@ fn numbers_that_are_none_or_out_of_range() {
         ("endurance a m0 --tbw -1T", "'-1T' is neither a decimal size, such as 600T"),
         ("explain --write 0:4K --missing -1", "give a whole number from 0 to 1919"),
         ("trace a --count 0", "give a whole number from 1 to 18446744073709551615"),
-        ("trace a --seconds -1", "'-1' is not a time above 0: give seconds"),
+        ("trace a --seconds -1", "'-1' is not a time: give 1ms or more, in seconds"),
         ("lab run all --seed abc", "give a whole number from 0 to 18446744073709551615"),
         ("lab counters --seed -1", "give a whole number from 0 to 18446744073709551615"),
         ("bench run a --iodepth 99999999999999999999", "give a whole number from 1 to 1024"),
         ("bench run a --rwmixread 101", "give a whole number from 0 to 100"),
         ("bench engine --turns -7", "give a whole number from 1 to 1000"),
-        ("bench engine --seconds -1", "'-1' is not a time above 0"),
+        ("bench engine --seconds -1", "'-1' is not a time"),
     ] {
         sandbox.fails(2, line, &[""; 0], &[words]);
     }

@@ -47,10 +47,12 @@ fn a_cache_is_chosen_kept_and_changed() {
 fn caches_that_cannot_be_are_refused() {
     let (sandbox, members) = array("--cache stripe --cache-size 8M");
     let none = &[""; 0];
-    sandbox.fails(1, "cache a --size 0", none, &["holds nothing", "at least", "`none`"]);
-    sandbox.fails(1, "cache a --size 4K", none, &["does not hold two stripes", "at least 496 KiB"]);
-    sandbox.fails(1, "cache a --size 1000T", none, &["more than there is memory"]);
-    sandbox.fails(1, "cache a --low 90 --high 80", none, &["low mark, 90 %", "below the high mark, 80 %"]);
+    for (size, told) in [("0", "0 B"), ("4K", "4 KiB"), ("1000T", "1000 TiB")] {
+        let told = format!("a cache of {told}: give a size from 496K, into which two stripes");
+        sandbox.fails(1, &format!("cache a --size {size}"), none, &[&told, "M, the memory that the daemon has", "`none`"]);
+    }
+    let words = ["low mark, 90 %", "below the high mark, 80 %: give percents from 1 to 100"];
+    sandbox.fails(1, "cache a --low 90 --high 80", none, &words);
     sandbox.fails(2, "cache a --age soon", none, &["not a time", "`off`"]);
     sandbox.fails(2, "cache a lru", none, &["pbg", "stripe"]);
     assert_eq!(sandbox.json("cache a")["size_bytes"], 8 * MIB, "as it was");
@@ -74,7 +76,7 @@ fn caches_that_cannot_be_are_refused() {
 #[test]
 fn a_change_of_which_a_part_is_refused_changes_nothing() {
     let (sandbox, _) = array("--no-measure --cache stripe --cache-size 8M");
-    let words = ["does not hold two stripes"];
+    let words = ["give a size from 496K"];
     sandbox.fails(1, "cache a --s-max-read 9 --s-max-write 9 --size 4K", &[""; 0], &words);
     let strides = sandbox.json("detail a")["members"][0]["strides"].clone();
     assert!(strides["read"].is_null() && strides["write"].is_null(), "{strides}");
@@ -142,7 +144,7 @@ fn gaps_between_what_is_destaged_are_filled() {
         2,
         "cache a --s-max-read 0",
         &[""; 0],
-        &["1 (nothing is filled) to 256 blocks, or `measured`"],
+        &["from 1 (nothing is filled) to 256, or `measured`"],
     );
     let client = Client::connect(&sandbox.serve("a"));
     let all = noise(5, 64 * KIB as usize);

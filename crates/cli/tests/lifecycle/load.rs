@@ -78,11 +78,11 @@ fn a_load_on_an_array_tells_its_figures() {
     assert!(said.contains("read:") && !said.contains("rows"), "{said}");
     for (options, word) in [
         ("--bs 100", "multiple of 512"),
-        ("--bs 1G", "at most"),
+        ("--bs 1G", "--bs 1 GiB: give 64 MiB or less"),
         ("--bs 48M", "the device has"),
         ("--bs 1M --iodepth 1024 --numjobs 256", "under way at once"),
-        ("--size 1K", "at least one request"),
-        ("--runtime 1e9", "at most a week"),
+        ("--size 1K", "give one request, 4 KiB, or more"),
+        ("--runtime 1e9", "give 7d or less"),
         ("--size 4T", "give no more, and a --runtime"),
     ] {
         sandbox.fails(1, &format!("bench run a {options}"), &[""; 0], &[word]);

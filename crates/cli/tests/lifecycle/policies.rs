@@ -499,7 +499,7 @@ fn members_that_wear_out_too_early_are_told() {
         ("--warranty 1970-01-01", "neither a day"),
         ("--margin -1", "give a whole number from 0 to 36500"),
         ("--margin abc", "give a whole number from 0 to 36500"),
-        ("--tbw 999999999999P", "'999999999999P' is too large: give at most 18446P"),
+        ("--tbw 999999999999P", "'999999999999P' is too large: give 18446P or less"),
     ] {
         sandbox.fails(2, &format!("endurance a m0 {options}"), &[""; 0], &[words]);
     }

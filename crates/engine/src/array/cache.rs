@@ -14,6 +14,7 @@ use crate::{
     life::Life,
     metadata::ledger::Ledger,
     shape::geometry::Geometry,
+    sizes::format_size,
 };
 
 /// What was chosen for an array's cache.
@@ -82,10 +83,10 @@ impl Chosen {
         }
         match settings.check(geometry, memory_bytes) {
             Ok(()) => Self { settings, problem: None },
-            Err(error @ CacheError::TooLarge { .. }) => {
+            Err(error @ CacheError::Size { size_bytes, .. }) if size_bytes > memory_bytes => {
                 let settings = CacheSettings { size_bytes: None, ..settings };
-                let size = settings.size_on(memory_bytes);
-                Self { settings, problem: Some(format!("{error}; it has one of {size} bytes")) }
+                let size = format_size(settings.size_on(memory_bytes));
+                Self { settings, problem: Some(format!("{error}; it has one of {size}")) }
             }
             Err(error) => {
                 let settings = CacheSettings { kind: CacheKind::None, ..settings };

@@ -9,6 +9,7 @@ use crate::{
     destage::{PAST, PastPolicy, WHAT, WHEN, WhatPolicy, WhenPolicy, numbered},
     plan::passes::GapRule,
     shape::geometry::{Geometry, Level},
+    sizes::format_size,
 };
 
 /// Which cache an array has.
@@ -196,36 +197,22 @@ pub enum CacheError {
     /// The level has no parity.
     #[error("level {0} has no parity that a write would wait for, and takes no cache; levels 4, 5 and 6 do")]
     Level(i32),
-    /// It has no size.
-    #[error("a cache of 0 bytes holds nothing; give it at least {} KiB, or choose `none`", kib(*min_bytes))]
-    Empty {
-        /// The least.
-        min_bytes: u64,
-    },
-    /// It does not hold two stripes.
+    /// It does not hold two stripes, or the machine has not that much memory.
     #[error(
-        "a cache of {} KiB does not hold two stripes of this array; give it at least {} KiB",
-        kib(*size_bytes), kib(*min_bytes)
+        "a cache of {}: give a size from {}K, into which two stripes of this array fit, to {}M, the memory that the daemon has (a \
+         quarter of that is enough); or choose the cache `none`",
+        format_size(*size_bytes), kib(*min_bytes), memory_bytes >> 20
     )]
-    TooSmall {
+    Size {
         /// The size as given.
         size_bytes: u64,
         /// The least.
         min_bytes: u64,
-    },
-    /// The machine has not that much memory.
-    #[error(
-        "a cache of {} MiB is more than there is memory for the daemon, {} MiB; a quarter of that is enough",
-        size_bytes >> 20, memory_bytes >> 20
-    )]
-    TooLarge {
-        /// The size as given.
-        size_bytes: u64,
-        /// What there is.
+        /// What memory there is.
         memory_bytes: u64,
     },
     /// The marks are out of order.
-    #[error("the low mark, {low} %, must be below the high mark, {high} %, and both from 1 to 100 %")]
+    #[error("the low mark, {low} %, must be below the high mark, {high} %: give percents from 1 to 100")]
     Marks {
         /// The low mark as given.
         low: u8,
@@ -233,13 +220,13 @@ pub enum CacheError {
         high: u8,
     },
     /// Members cannot keep a time.
-    #[error("a time of {time:?} cannot be kept: give one of 1 ms to 49 days, or `off`")]
+    #[error("members cannot keep a time of {time:?}: give one from 1ms to 49d, or `off`")]
     Time {
         /// As given.
         time: Duration,
     },
     /// The system gave no memory.
-    #[error("the system has no {} MiB of address space for a cache; give it less", size_bytes >> 20)]
+    #[error("the system has no {} of address space for a cache; give it less", format_size(*size_bytes))]
     NoMemory {
         /// The size that was wanted.
         size_bytes: u64,
@@ -312,16 +299,8 @@ impl CacheSettings {
 
     fn check_size(&self, geometry: &Geometry, memory_bytes: u64) -> Result<(), CacheError> {
         let (size_bytes, min_bytes) = (self.size_on(memory_bytes), Self::min_bytes(geometry));
-        if size_bytes == 0 {
-            return Err(CacheError::Empty { min_bytes });
-        }
-        if size_bytes < min_bytes {
-            return Err(CacheError::TooSmall { size_bytes, min_bytes });
-        }
-        if size_bytes > memory_bytes {
-            return Err(CacheError::TooLarge { size_bytes, memory_bytes });
-        }
-        Ok(())
+        let fits = (min_bytes..=memory_bytes).contains(&size_bytes);
+        if fits { Ok(()) } else { Err(CacheError::Size { size_bytes, min_bytes, memory_bytes }) }
     }
 
     /// Enters the settings into what members keep. What is so by default is 0.
@@ -438,12 +417,15 @@ mod tests {
         let sized = |size| CacheSettings::new(CacheKind::Stripe, size).check(&raid5, memory);
         let min_bytes = CacheSettings::min_bytes(&raid5);
         assert_eq!(min_bytes, 671_744);
-        assert_eq!(sized(0), Err(CacheError::Empty { min_bytes }));
-        assert_eq!(sized(671_743), Err(CacheError::TooSmall { size_bytes: 671_743, min_bytes }));
+        let refused = |size_bytes| Err(CacheError::Size { size_bytes, min_bytes, memory_bytes: memory });
+        for size in [0, 1, 671_743] {
+            assert_eq!(sized(size), refused(size));
+        }
         assert_eq!(sized(min_bytes), Ok(()));
         assert_eq!(sized(memory), Ok(()));
-        let too_large = CacheError::TooLarge { size_bytes: memory + 1, memory_bytes: memory };
-        assert_eq!(sized(memory + 1), Err(too_large));
+        assert_eq!(sized(memory + 1), refused(memory + 1));
+        let said = sized(1 << 40).unwrap_err().to_string();
+        assert!(said.starts_with("a cache of 1 TiB: give a size from 656K, ") && said.contains(" to 1024M, "), "{said}");
         let stripe = CacheSettings { kind: CacheKind::Stripe, ..CacheSettings::default() };
         assert_eq!(stripe.check(&raid1, memory), Err(CacheError::Level(1)));
         assert_eq!(CacheSettings::default().check(&raid1, memory), Ok(()));

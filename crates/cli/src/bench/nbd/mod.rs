@@ -81,7 +81,7 @@ impl NbdBench {
         let least = self.connections.iter().max().copied().unwrap_or(0) as u64 * Case::BYTES_MAX as u64;
         ensure!(
             self.size >= least,
-            "--size {}: too small; give {} at least, so that each connection has its part",
+            "--size {}: give {} or more, so that each connection has its part",
             format_size(self.size),
             format_size(least)
         );

@@ -157,18 +157,22 @@ fn create_spec(args: &CreateArgs) -> anyhow::Result<CreateSpec> {
     })
 }
 
-/// Refuses settings of a cache where none was chosen.
+/// Refuses settings of a cache where there is none, or may be none.
 fn check_cache(args: &CreateArgs) -> anyhow::Result<()> {
     let given = [
         ("--cache-size", args.cache_size.is_some()),
         ("--cache-flush-time", args.cache_flush_time.is_some()),
         ("--cache-alloc", args.cache_alloc.is_some()),
     ];
-    let given = given.into_iter().find(|(_, is_given)| *is_given).filter(|_| args.cache.is_none());
-    if let Some((option, _)) = given {
-        bail!("{option} says nothing without a cache: give --cache auto, stripe+ct, stripe or pbg, too");
+    let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    match args.cache.as_deref() {
+        None => bail!("{option} says nothing without a cache: give --cache auto, stripe+ct, stripe or pbg, too"),
+        Some(none) if none == CacheKind::None.name() => bail!(
+            "{option} says nothing with --cache {none}: leave it out, or give --cache auto, stripe+ct, stripe or pbg. For a cache \
+             that is switched on later, `stripewise cache` takes it"
+        ),
+        Some(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// What the cache means that the array got because its members rotate.

@@ -1,11 +1,15 @@
 //! The words of `mount -o`: ours, the kernel's, and those that mount(8) reads from fstab and passes on.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
 use stripewise_mount::report::FREE_PERCENT_MAX;
 
-use crate::{numbers::THREADS_MAX, sizes::parse_size, times::parse_time};
+use crate::{
+    numbers::{THREADS_MAX, within},
+    sizes::parse_size,
+    times::parse_time,
+};
 
 /// What mount(8), systemd and the kernel's own list of mounts say, and what changes nothing here.
 const PASSED_OVER: &[&str] = &[
@@ -98,14 +102,10 @@ impl Words {
 
     fn take_value(&mut self, word: &str) -> anyhow::Result<()> {
         match word.split_once('=') {
-            Some(("tf", value)) => self.tf = Some(number(word, value, 0..=FREE_PERCENT_MAX)?),
-            Some(("tt", value)) => {
-                self.tt = Some(parse_time(value).map_err(|why| anyhow!("-o {word}: {why}"))?)
-            }
-            Some(("buffer", value)) => {
-                self.buffer = Some(parse_size(value).map_err(|why| anyhow!("-o {word}: {why}"))?);
-            }
-            Some(("threads", value)) => self.threads = Some(number(word, value, 1..=THREADS_MAX)?),
+            Some(("tf", value)) => self.tf = Some(read(word, within(0..=FREE_PERCENT_MAX)(value))?),
+            Some(("tt", value)) => self.tt = Some(read(word, parse_time(value))?),
+            Some(("buffer", value)) => self.buffer = Some(read(word, parse_size(value))?),
+            Some(("threads", value)) => self.threads = Some(read(word, within(1..=THREADS_MAX)(value))?),
             _ if PASSED_OVER.contains(&word) => {}
             _ if PASSED_OVER_WITH.iter().any(|begin| word.starts_with(begin)) => {}
             _ => bail!(
@@ -117,13 +117,9 @@ impl Words {
     }
 }
 
-fn number<T: FromStr + PartialOrd + std::fmt::Display>(
-    word: &str,
-    value: &str,
-    within: std::ops::RangeInclusive<T>,
-) -> anyhow::Result<T> {
-    let number = value.parse().ok().filter(|number| within.contains(number));
-    number.ok_or_else(|| anyhow!("-o {word}: give a number from {} to {}", within.start(), within.end()))
+/// What the value of a word was read as.
+fn read<T>(word: &str, read: Result<T, impl std::fmt::Display>) -> anyhow::Result<T> {
+    read.map_err(|why| anyhow!("-o {word}: {why}"))
 }
 
 #[cfg(test)]
