@@ -8,7 +8,7 @@ use stripewise_device::{Device, EnvHandle, IoBuf, IoError};
 use stripewise_format::{
     extension::{CopyState, ExtensionError, ExtensionLayout, Header, HeaderCopy, SuperblockOrigin, choose},
     md::{BadBlockLog, Features, OtherVersion, SUPERBLOCK_SECTOR, Superblock, SuperblockError},
-    media::{BLOCK_BYTES, BLOCK_LEN, SECTOR_BYTES},
+    media::{BLOCK_BYTES, BLOCK_LEN, Block, SECTOR_BYTES},
 };
 use thiserror::Error;
 
@@ -191,18 +191,16 @@ async fn read_header(
         return Ok(Err(ExtensionError::Absent));
     }
     let read = async |copy| read_block(device, layout.header_offset_bytes(copy)).await;
-    let (a, b) = match (read(HeaderCopy::A).await, read(HeaderCopy::B).await) {
-        (Ok(a), Ok(b)) => (a, b),
-        (a, b) if lives(Mutant::BothHeadersNeeded) => (a?, b?),
+    let copies = match (read(HeaderCopy::A).await, read(HeaderCopy::B).await) {
+        (a, b) if lives(Mutant::BothHeadersNeeded) => (Ok(a?), Ok(b?)),
         (Err(error), Err(_)) => return Err(error),
         (Err(error), _) | (_, Err(error)) if is_member_gone(&error) => return Err(error),
         // Even an older copy will do: a superblock that it does not name is written only after both copies.
-        (a, b) => {
-            tracing::warn!(member = device.info().name, "a copy of its extension header cannot be read");
-            (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD))
-        }
+        copies => copies,
     };
-    let found = choose(&a, &b);
+    // A copy that cannot be read has no bytes, and so is damaged.
+    let bytes = |copy: &Result<Block, IoError>| copy.map_or(Vec::new(), Vec::from);
+    let found = choose(&bytes(&copies.0), &bytes(&copies.1));
     // A header of another array or member is left over from an earlier use of the device.
     Ok(found.and_then(|(header, state)| {
         let ours = header.array_uuid == superblock.array_uuid && header.device_uuid == superblock.device_uuid;

@@ -4,14 +4,15 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use stripewise_device::{Device, IoError};
 use stripewise_format::{
-    bitmap::{NoPage, Slot, newest, slot_offset_bytes},
-    extension::{ArrayOptions, ExtensionError, ExtensionLayout, Header, SuperblockOrigin},
+    bitmap::{Slot, newest, slot_offset_bytes},
+    extension::{ArrayOptions, ExtensionError, ExtensionLayout, Header},
     md::{Features, Role, bitmap::BitmapSuperblock},
     media::{BLOCK_LEN, SECTOR_BYTES},
 };
 
 use super::{
     candidates::{Chosen, Part},
+    damage::{self, DamagedPages},
     options::{AssembleError, AssembleOptions},
 };
 use crate::{
@@ -93,6 +94,7 @@ pub(super) async fn load(
     options: &AssembleOptions,
     locking: Locking,
 ) -> Result<Loaded, AssembleError> {
+    damage::tell_damaged_headers(examined, chosen, options.read_only);
     let fresh = &examined[chosen.freshest].superblock;
     let regions = enroll::kept_regions(headers(examined, chosen).map(|(_, header)| header), &chosen.geometry);
     let mut slots = vec![SlotState::default(); chosen.geometry.members()];
@@ -271,13 +273,9 @@ async fn load_intent(
         pages.clear_all();
         return Ok(Some(Intent::new(map, pages, locking.counter_locks)));
     }
-    let foreign = (0..chosen.geometry.members())
-        .filter_map(|slot| chosen.active(slot))
-        .any(|index| examined[index].origin == SuperblockOrigin::Foreign);
-    if foreign && !lives(Mutant::ForeignTrusted) {
-        tracing::warn!(
-            "another md implementation wrote this array last and did not stop it cleanly: full resync"
-        );
+    let untrusted = damage::why_untrusted(examined, chosen).filter(|_| !lives(Mutant::ForeignTrusted));
+    if let Some(why) = untrusted {
+        tracing::warn!("it was not stopped cleanly, and its bitmap cannot be trusted ({why}): full resync");
         pages.mark_all();
     } else {
         missing.into_iter().for_each(|page| pages.mark_page(page));
@@ -293,7 +291,7 @@ async fn load_pages(
     regions: RegionShape,
     pages: &mut Pages,
 ) -> Vec<usize> {
-    let mut missing = Vec::new();
+    let (mut missing, mut damaged) = (Vec::new(), DamagedPages::default());
     let events = examined[chosen.freshest].superblock.events;
     for index in 0..pages.count() {
         let (mut found, mut is_unread) = (false, false);
@@ -314,12 +312,14 @@ async fn load_pages(
             }
             is_unread |= unread.is_some();
             let (a, b) = (a.unwrap_or(UNREAD), b.unwrap_or(UNREAD));
-            let page: Result<_, NoPage> = newest(&a, &b, header.array_uuid, index as u32);
-            if let Ok(page) = page {
-                // Nor is the unread copy overwritten first: if that write were torn, the older copy would
-                // count.
-                pages.load(examination.superblock.dev_number, &page.page, unread.unwrap_or(page.slot));
-                found = true;
+            match newest(&a, &b, header.array_uuid, index as u32) {
+                Ok(page) => {
+                    // Nor is the unread copy overwritten first: if that write were torn, the older copy would
+                    // count.
+                    pages.load(examination.superblock.dev_number, &page.page, unread.unwrap_or(page.slot));
+                    found = true;
+                }
+                Err(none) => damaged.count(examination, none),
             }
         }
         if !found {
@@ -329,6 +329,7 @@ async fn load_pages(
             pages.pass_over_unread(index, events);
         }
     }
+    damaged.tell();
     missing
 }
 

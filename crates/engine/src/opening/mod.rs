@@ -6,6 +6,7 @@ pub(crate) mod assemble;
 pub(crate) mod candidates;
 pub(crate) mod choose;
 pub(crate) mod create;
+mod damage;
 mod force;
 mod load;
 pub(crate) mod options;
