@@ -155,7 +155,7 @@ impl FileDevice {
         let dev = if is_block { metadata.rdev() } else { metadata.dev() };
         let can_poll = Arc::new(AtomicBool::new(options.poll || queue_says(dev, "io_poll", "1")));
         let file_bytes = if is_block { 0 } else { info.size_bytes };
-        let target = Arc::new(Target { file: OpenFile::new(file.into()), file_bytes, can_poll });
+        let target = Arc::new(Target { file: OpenFile::new(file.into(), &info.name), file_bytes, can_poll });
         Ok(Self { info, target, is_block })
     }
 }

@@ -28,6 +28,8 @@ static LEFT: Condvar = Condvar::new();
 pub(crate) struct OpenFile {
     /// Some until it is dropped.
     fd: Option<OwnedFd>,
+    /// For people.
+    name: Arc<str>,
     /// Another process or machine serves the file, and may hang. Determined when it is opened: asking later
     /// may itself hang.
     is_served: bool,
@@ -35,9 +37,13 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(crate) fn new(fd: OwnedFd) -> Arc<Self> {
+    pub(crate) fn new(fd: OwnedFd, name: &str) -> Arc<Self> {
         let is_served = is_served(&fd);
-        Arc::new(Self { fd: Some(fd), is_served, homes: Mutex::default() })
+        Arc::new(Self { fd: Some(fd), name: name.into(), is_served, homes: Mutex::default() })
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// Whether a call to this file may hang, because another process or machine must answer it.
@@ -178,6 +184,11 @@ impl Files {
         }
         entry.under_way += 1;
         true
+    }
+
+    /// The file that is registered under a number.
+    pub(super) fn registered(&self, number: usize) -> Option<&Arc<OpenFile>> {
+        self.entries.get(number)?.file.as_ref()
     }
 
     /// A request to a registered file is done.

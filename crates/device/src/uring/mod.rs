@@ -8,6 +8,7 @@
 
 mod executor;
 pub(crate) mod files;
+mod lookout;
 pub mod net;
 pub(crate) mod op;
 mod reactor;
@@ -16,6 +17,8 @@ mod routed;
 mod runtime;
 mod started;
 mod timer;
+mod waiting;
 
+pub use lookout::{Lookout, Slow};
 pub use runtime::{Runtime, RuntimeOptions};
 pub use started::Started;

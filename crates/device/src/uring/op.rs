@@ -10,13 +10,13 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use io_uring::{opcode, squeue, types};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
-use super::{executor::Inbox, files::OpenFile, reactor, routed::Routed};
+use super::{executor::Inbox, files::OpenFile, reactor, routed::Routed, waiting::Waiting};
 use crate::{IoError, IoErrorKind, ReadBufs, WriteBufs, bufs_len};
 
 /// The buffers that a request lends to the kernel.
@@ -98,15 +98,6 @@ impl Drop for Unclaimed {
     fn drop(&mut self) {
         self.0.take().into_iter().for_each(Outcome::discard);
     }
-}
-
-pub(super) enum Waiting {
-    /// Under way; the waker of the waiting task, if there is one.
-    Task(Option<Waker>),
-    /// The kernel is done and the outcome has not been fetched yet.
-    Done(Result<u32, IoError>),
-    /// The future was dropped: the slot is freed when the kernel is done.
-    Orphan,
 }
 
 /// The file or socket of a request.
@@ -221,6 +212,14 @@ impl Slot {
     pub(super) fn registered(&self) -> Option<usize> {
         match self.target {
             Target::Registered(fd) => Some(fd as usize),
+            _ => None,
+        }
+    }
+
+    /// The file that it goes to, which the slot keeps open itself.
+    pub(super) fn own_file(&self) -> Option<&Arc<OpenFile>> {
+        match &self.target {
+            Target::File(file) => Some(file),
             _ => None,
         }
     }

@@ -17,8 +17,10 @@ use super::{
     RuntimeOptions,
     executor::Inbox,
     files::{Files, OpenFile},
-    op::{FileRequest, Outcome, Slot, Target, Waiting},
+    lookout::Seen,
+    op::{FileRequest, Outcome, Slot, Target},
     ring::Ring,
+    waiting::Waiting,
 };
 
 /// How long a stopping worker waits for requests that are still in the kernel. After that it leaks their
@@ -157,9 +159,8 @@ impl Reactor {
                 let result = *result;
                 Some(self.slots.remove(index).into_outcome(result))
             }
-            Waiting::Task(Some(known)) if known.will_wake(waker) => None,
             waiting => {
-                *waiting = Waiting::Task(Some(waker.clone()));
+                waiting.keep(waker);
                 None
             }
         }
@@ -169,7 +170,7 @@ impl Reactor {
         let slot = &mut self.slots[index];
         match slot.waiting {
             Waiting::Done(result) => self.slots.remove(index).into_outcome(result).discard(),
-            _ => slot.waiting = Waiting::Orphan,
+            _ => slot.waiting.give_up(),
         }
     }
 
@@ -204,7 +205,7 @@ impl Reactor {
                     continue;
                 };
                 done_files.extend(slot.registered());
-                match mem::replace(&mut slot.waiting, Waiting::Done(result)) {
+                match slot.waiting.end(result) {
                     Waiting::Task(Some(waker)) => wakers.push(waker),
                     Waiting::Orphan => self.slots.remove(index).into_outcome(result).discard(),
                     _ => {}
@@ -214,6 +215,23 @@ impl Reactor {
         done_files.drain(..).for_each(|number| self.files.exit(number, rings!(self)));
         self.done_files = done_files;
         again.into_iter().for_each(|index| self.queue(index));
+    }
+
+    /// The requests to files that the kernel has, and since when each was seen. One that is seen for the first time is seen since
+    /// `now`.
+    pub(super) fn look(&mut self, now: Instant) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        for (_, slot) in &mut self.slots {
+            let file = slot.own_file().or_else(|| self.files.registered(slot.registered()?));
+            let Some(name) = file.map(|file| file.name().clone()) else { continue };
+            seen.extend(slot.waiting.see(now).map(|since| (name, since)));
+        }
+        seen
+    }
+
+    #[cfg(test)]
+    pub(super) fn requests(&self) -> usize {
+        self.slots.len()
     }
 
     fn in_kernel(&self) -> usize {

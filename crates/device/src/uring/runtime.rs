@@ -14,6 +14,7 @@ use std::{
 
 use super::{
     executor::{self, Inbox},
+    lookout::{Lookout, look_out},
     ring::Ring,
     routed::Routed,
     started::Started,
@@ -109,6 +110,15 @@ impl Runtime {
     /// Starts a task on the given worker (modulo their number).
     pub fn spawn_on(&self, worker: usize, task: BoxFuture<()>) {
         self.env.inboxes[worker % self.workers()].spawn(task);
+    }
+
+    /// Has every worker look at its requests to members at this interval, until the lookout is dropped.
+    pub fn look_out(&self, interval: Duration) -> Arc<Lookout> {
+        let lookout = Arc::new(Lookout::default());
+        for worker in 0..self.workers() {
+            self.spawn_on(worker, Box::pin(look_out(Arc::downgrade(&lookout), worker, interval)));
+        }
+        lookout
     }
 
     /// Runs a future on the first worker and waits for it on this thread, which must not be a worker. A panic
