@@ -38,6 +38,7 @@ mod rundir;
 mod said;
 mod sigpipe;
 mod sizes;
+mod slow;
 mod times;
 mod words;
 

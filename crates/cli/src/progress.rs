@@ -7,11 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::bail;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use stripewise_wire::{ArrayStatus, JobStatus};
 
-use crate::{client, interrupt::Interrupt, output::duration, said::note, sizes::format_size};
+use crate::{
+    client::{self, Attended},
+    output::duration,
+    said::note,
+    sizes::format_size,
+};
 
 /// How often to poll a job.
 const POLL: Duration = Duration::from_millis(200);
@@ -194,16 +198,15 @@ pub(crate) fn target() -> ProgressDrawTarget {
 /// Waits until an array has no job under way, with a bar, and returns its last status. If interrupted, says
 /// that the job goes on.
 pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
-    let interrupt = Interrupt::watch()?;
-    let mut shown: Option<Shown> = None;
+    let mut attended = Attended::new(name)?;
+    let again = format!("`stripewise wait {name}` waits again");
+    let (mut shown, mut goes_on): (Option<Shown>, _) = (None, again.clone());
     loop {
-        let status = client::status(name)?;
-        if interrupt.is_asked() {
-            drop(shown);
-            let job =
-                status.job.map_or_else(String::new, |job| format!("its {} is not ended by that; ", job.kind));
-            bail!("{name}: no longer waited for; {job}`stripewise wait {name}` waits again");
-        }
+        let status = client::status_attended(&mut attended, &goes_on)?;
+        goes_on = match &status.job {
+            Some(job) => format!("its {} is not ended by that; {again}", job.kind),
+            None => again.clone(),
+        };
         match &status.job {
             Some(job) => show(name, &mut shown, job),
             // A job may be about to start; two quiet looks in a row mean that none is.
@@ -212,9 +215,9 @@ pub(crate) fn wait_for_jobs(name: &str) -> anyhow::Result<ArrayStatus> {
                     shown.bar.finish_and_clear();
                 }
                 thread::sleep(POLL);
-                let again = client::status(name)?;
-                if again.job.is_none() {
-                    return Ok(again);
+                let later = client::status_attended(&mut attended, &goes_on)?;
+                if later.job.is_none() {
+                    return Ok(later);
                 }
             }
         }

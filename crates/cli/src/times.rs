@@ -22,7 +22,9 @@ const RESOLUTION: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum TimeError {
     /// It cannot be read, or is 0.
-    #[error("'{0}' is not a time: give 1ms or more, in seconds, or as a number with ms, s, m, h or d (days), as 500ms")]
+    #[error(
+        "'{0}' is not a time: give 1ms or more, in seconds, or as a number with ms, s, m, h or d (days), as 500ms"
+    )]
     NoTime(String),
     /// It would be taken for another time.
     #[error("'{0}' is too short to be told apart from none: give 1ms or more")]
@@ -89,9 +91,15 @@ mod tests {
 
     #[test]
     fn times_are_seconds_or_have_a_unit() {
-        for (text, ms) in
-            [("1.5", 1500), ("1s", 1000), ("0.05", 50), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000), ("1.5d", 129_600_000)]
-        {
+        for (text, ms) in [
+            ("1.5", 1500),
+            ("1s", 1000),
+            ("0.05", 50),
+            ("500ms", 500),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("1.5d", 129_600_000),
+        ] {
             assert_eq!(parse_time(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for bad in ["", "0", "0s", "-1", "1w", "d", "s", "ms", "inf", "1e30", "NaN", "1 s x"] {

@@ -62,8 +62,10 @@ pub struct WayStatus {
 pub struct CacheStatus {
     /// `none`, `pbg`, `stripe`, `stripe+ct` or `auto`.
     pub kind: String,
-    /// Memory that it may take.
+    /// Memory that it may take; 0 without a cache.
     pub size_bytes: u64,
+    /// Memory that it may take, or might if there were one.
+    pub chosen_bytes: u64,
     /// Memory that it takes for what it holds.
     pub used_bytes: u64,
     /// Whole blocks that members do not hold yet.
@@ -116,6 +118,10 @@ pub struct CacheStatus {
     pub past: String,
     /// By which rule gaps are filled where an operator gave no limit.
     pub gaps: String,
+    /// The smallest stride of reads, in blocks, that is not filled, if an operator gave one: the least of all members'.
+    pub s_max_read: Option<u32>,
+    /// The same of writes.
+    pub s_max_write: Option<u32>,
 }
 
 /// What was destaged for one reason.

@@ -45,8 +45,8 @@ pub use job::JobStatus;
 pub use line::{PROTOCOL, WireError, protocol_of};
 pub use load::{Ended, LoadFigures, LoadSpec, LoadStatus, OpFigures};
 pub use member::{
-    CostStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, StrideStatus, StridesStatus,
-    TimesStatus,
+    CostStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, SlowStatus, StrideStatus,
+    StridesStatus, TimesStatus,
 };
 pub use rafs::{CheckedStatus, MadeStatus, MkfsSpec, MountChoice, MountedStatus, UsageStatus};
 pub use reply::{Notes, Reply, StripeStatus};

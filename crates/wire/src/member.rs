@@ -28,6 +28,8 @@ pub struct MemberStatus {
     pub read_errors: u32,
     /// Bytes that its bad-block log lists.
     pub bad_block_bytes: u64,
+    /// What it has not answered for some seconds; none where it answers.
+    pub slow: Option<SlowStatus>,
     /// None if they were not measured.
     pub times: Option<TimesStatus>,
     /// Which gaps a contiguity transform fills on it.
@@ -38,6 +40,16 @@ pub struct MemberStatus {
     pub endurance: EnduranceStatus,
     /// What it counts, by name, since it was attached.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// Requests that a member has not answered for some seconds: it hangs, or is very slow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlowStatus {
+    /// How many there are.
+    pub requests: u64,
+    /// For how long the oldest of them has been under way; up to a second less than it has been.
+    pub oldest_s: f64,
 }
 
 /// How long I/O took when the device became a member; none where that was not measured.

@@ -1,8 +1,12 @@
 //! What a daemon answers.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{ArrayStatus, CheckedStatus, LoadStatus, MadeStatus, MountedStatus, TracedStatus, UsageStatus};
+use crate::{
+    ArrayStatus, CheckedStatus, LoadStatus, MadeStatus, MountedStatus, SlowStatus, TracedStatus, UsageStatus,
+};
 
 /// What is to be told to people about a command that was carried out, a sentence each.
 pub type Notes = Vec<String>;
@@ -57,6 +61,8 @@ pub enum Reply {
     Usage(Box<UsageStatus>),
     /// How the array is.
     Status(Box<ArrayStatus>),
+    /// The members that have not answered for some seconds, by path.
+    Slow(BTreeMap<String, SlowStatus>),
     /// The URI or path of a new export.
     Export(String),
     /// What writes to the stripes find.

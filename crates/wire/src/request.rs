@@ -14,6 +14,8 @@ use crate::{
 pub enum Request {
     /// How the array is: [`Reply::Status`](crate::Reply::Status).
     Status,
+    /// Which members do not answer: [`Reply::Slow`](crate::Reply::Slow), at once, also where [`Request::Status`] waits for them.
+    Slow,
     /// What writes to some stripes find, a thousand at most: [`Reply::Stripes`](crate::Reply::Stripes).
     Stripes {
         /// The first.

@@ -63,7 +63,7 @@ pub(crate) struct EngineBench {
     /// By default neither all in cache nor the bottleneck.
     #[arg(long, default_value = "4M", value_parser = parse_source)]
     pub(crate) source: u64,
-    /// How long each turn is: seconds, or a number with ms, s, m or h.
+    /// How long each turn is: seconds, or a number with ms, s, m, h or d.
     #[arg(long, default_value = "0.5", value_parser = parse_time)]
     pub(crate) seconds: Duration,
     /// Turns of engine and limit each.

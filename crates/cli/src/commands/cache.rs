@@ -91,7 +91,9 @@ fn parse_s_max(text: &str) -> Result<u16, String> {
     match text.parse() {
         _ if text == "measured" => Ok(0),
         Ok(blocks @ 1..=STRIDE_GIVEN_MAX) => Ok(blocks),
-        _ => Err(format!("give a whole number from 1 (nothing is filled) to {STRIDE_GIVEN_MAX}, or `measured`")),
+        _ => Err(format!(
+            "give a whole number from 1 (nothing is filled) to {STRIDE_GIVEN_MAX}, or `measured`"
+        )),
     }
 }
 
@@ -208,7 +210,10 @@ pub(crate) fn cache(args: &CacheArgs, json: bool) -> anyhow::Result<ExitCode> {
 fn text(cache: &CacheStatus) -> String {
     let settings = output::cache_settings(cache);
     match cache.kind.as_str() {
-        "none" => format!("no cache; of one that is switched on: {settings}"),
+        "none" => {
+            let size = format_size(cache.chosen_bytes);
+            format!("no cache; of one that is switched on: size {size}, {settings}")
+        }
         kind => format!("cache {kind} of {}: {settings}", format_size(cache.size_bytes)),
     }
 }

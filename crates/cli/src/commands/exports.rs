@@ -78,7 +78,7 @@ pub(crate) struct ServeArgs {
     /// Data that requests of one client may hold; 64M, or what all may, if left out, and 40M at least.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     connection_in_flight: Option<u64>,
-    /// Close connections on which nothing was asked for this long: seconds, or a number with ms, s, m or h;
+    /// Close connections on which nothing was asked for this long: seconds, or a number with ms, s, m, h or d;
     /// never, if left out.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     idle_timeout: Option<Duration>,

@@ -25,9 +25,8 @@ use anyhow::{Context, bail};
 use stripewise_wire::{ArrayStatus, MemberStatus, Reply, Request};
 
 use crate::{
-    client,
+    client::{self, Attended},
     given::is_same_device,
-    interrupt::Interrupt,
     printable::printable,
     progress::{EmptyingBar, MeasuringBar},
     said::{say, tell_notes},
@@ -48,9 +47,9 @@ fn said(name: &str, request: &Request, json: bool, what: &str) -> anyhow::Result
 /// Sends a request that ends when what is cached is on the members, and shows how much is left. Interrupted, it goes on;
 /// `otherwise` says what comes to pass then.
 fn done_when_emptied(name: &str, request: &Request, otherwise: &str) -> anyhow::Result<()> {
-    let interrupt = Interrupt::watch()?;
-    let mut bar = EmptyingBar::default();
-    let mut answer = client::ask(name, request)?;
+    client::check_knows(name, request)?;
+    let (mut attended, mut bar) = (Attended::new(name)?, EmptyingBar::default());
+    let mut answer = attended.ask(request, otherwise)?;
     loop {
         match answer {
             Reply::Done(notes) => {
@@ -58,22 +57,19 @@ fn done_when_emptied(name: &str, request: &Request, otherwise: &str) -> anyhow::
                 tell_notes(name, &notes);
                 return Ok(());
             }
-            Reply::Emptying { .. } if interrupt.is_asked() => {
-                bail!("{name}: no longer waited for; {otherwise}")
-            }
             Reply::Emptying { left_bytes } => bar.show(name, left_bytes),
             other => bail!("{name}: unexpected answer {other:?}"),
         }
-        answer = client::ask(name, &Request::Emptied)?;
+        answer = attended.ask(&Request::Emptied, otherwise)?;
     }
 }
 
 /// Sends a request that ends when devices have been measured, with a bar; `again` asks how far that has come. Interrupted,
 /// it goes on; `otherwise` says what comes to pass then.
 fn done_when_measured(name: &str, request: &Request, again: &Request, otherwise: &str) -> anyhow::Result<()> {
-    let interrupt = Interrupt::watch()?;
-    let mut bar = MeasuringBar::default();
-    let mut answer = client::ask(name, request)?;
+    client::check_knows(name, request)?;
+    let (mut attended, mut bar) = (Attended::new(name)?, MeasuringBar::default());
+    let mut answer = attended.ask(request, otherwise)?;
     loop {
         match answer {
             Reply::Done(notes) => {
@@ -81,13 +77,10 @@ fn done_when_measured(name: &str, request: &Request, again: &Request, otherwise:
                 tell_notes(name, &notes);
                 return Ok(());
             }
-            Reply::Measuring { .. } if interrupt.is_asked() => {
-                bail!("{name}: no longer waited for; {otherwise}")
-            }
             Reply::Measuring { passed_s, most_s } => bar.show(name, passed_s, most_s),
             other => bail!("{name}: unexpected answer {other:?}"),
         }
-        answer = client::ask(name, again)?;
+        answer = attended.ask(again, otherwise)?;
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct TraceArgs {
     /// End after so many.
     #[arg(long, value_parser = within(1..=u64::MAX))]
     count: Option<u64>,
-    /// End after so long: seconds, or a number with ms, s, m or h.
+    /// End after so long: seconds, or a number with ms, s, m, h or d.
     #[arg(long, value_parser = parse_time)]
     seconds: Option<Duration>,
 }

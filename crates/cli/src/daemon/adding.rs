@@ -19,7 +19,8 @@ use super::{
     measuring::{Benches, STEP},
     members,
     patience::Deadline,
-    state::{COMMAND_WAIT, DaemonState, HANGS_GOES_ON, member_name},
+    slow::Slow,
+    state::{COMMAND_WAIT, DaemonState, member_name},
 };
 use crate::{probe::OWN_MEMBER, reports::member_class};
 
@@ -47,7 +48,7 @@ struct Begun {
 
 impl Begun {
     /// Waits for its end. With steps, returns earlier while the device is measured.
-    fn wait(&mut self, steps: bool, deadline: Deadline) -> anyhow::Result<Reply> {
+    fn wait(&mut self, slow: &Slow, steps: bool, deadline: Deadline) -> anyhow::Result<Reply> {
         let deadline = deadline.or_after(COMMAND_WAIT);
         loop {
             if let Some(ended) = self.ends.wait_for(deadline.within(STEP)) {
@@ -57,28 +58,28 @@ impl Begun {
             if let Some(step) = self.benches.step().filter(|_| steps) {
                 return Ok(step);
             }
-            ensure!(!deadline.is_over(), HANGS_GOES_ON);
+            ensure!(!deadline.is_over(), slow.hangs_and_goes_on());
         }
     }
 }
 
 impl Adding {
     /// How far a device has come, by the name that the command gave.
-    pub(super) fn step(&self, device: &str, deadline: Deadline) -> anyhow::Result<Reply> {
+    pub(super) fn step(&self, device: &str, slow: &Slow, deadline: Deadline) -> anyhow::Result<Reply> {
         let begun = self.0.lock().remove(device).with_context(|| {
             format!("nothing is known of {device} being added any more; `stripewise status` tells whether it is a member")
         })?;
-        self.go_on(device.to_owned(), begun, true, deadline)
+        self.go_on(device.to_owned(), begun, (slow, true), deadline)
     }
 
     fn go_on(
         &self,
         name: String,
         mut begun: Begun,
-        steps: bool,
+        (slow, steps): (&Slow, bool),
         deadline: Deadline,
     ) -> anyhow::Result<Reply> {
-        let reply = begun.wait(steps, deadline)?;
+        let reply = begun.wait(slow, steps, deadline)?;
         if matches!(reply, Reply::Measuring { .. }) {
             self.0.lock().insert(name, begun);
         }
@@ -155,7 +156,7 @@ impl DaemonState {
         deadline: Deadline,
     ) -> anyhow::Result<Reply> {
         let begun = Begun { ends: self.host.runtime().begin(order), notes, benches };
-        self.adding.go_on(given.device.to_owned(), begun, given.steps, deadline)
+        self.adding.go_on(given.device.to_owned(), begun, (&self.slow, given.steps), deadline)
     }
 }
 

@@ -19,6 +19,7 @@ impl DaemonState {
         let is_question = matches!(
             request,
             Request::Status
+                | Request::Slow
                 | Request::Emptied
                 | Request::Measured
                 | Request::Added { .. }
@@ -48,10 +49,11 @@ impl DaemonState {
     ) -> anyhow::Result<Reply> {
         let notes = match request {
             Request::Status => return Ok(Reply::Status(Box::new(self.status()?))),
+            Request::Slow => return Ok(Reply::Slow(self.slow.members())),
             Request::Add { device, force, class, steps } => {
                 return self.add(&Given { device: &device, force, class, steps }, deadline);
             }
-            Request::Added { device } => return self.adding.step(&device, deadline),
+            Request::Added { device } => return self.adding.step(&device, &self.slow, deadline),
             Request::Fail { member } => {
                 let member = member_name(&member);
                 self.on_array(deadline, move |array| async move { array.fail(&member).await })?

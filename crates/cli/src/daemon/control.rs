@@ -189,7 +189,8 @@ fn converse(state: &Arc<DaemonState>, stream: &UnixStream, session: &mut Session
             Ok(request) => state.answer(request, session),
             Err(error) => Reply::Error(not_understood(&error)),
         };
-        if matches!(reply, Reply::Emptying { .. }) {
+        // Also where the stop hangs: it comes to its end once the member answers.
+        if matches!(reply, Reply::Emptying { .. } | Reply::Error(_)) {
             watch_stop(state)?;
         }
         answer(stream, &reply)?;

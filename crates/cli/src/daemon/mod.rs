@@ -31,6 +31,7 @@ mod report;
 mod room;
 mod session;
 mod signals;
+mod slow;
 mod spec;
 mod state;
 mod stopping;

@@ -19,27 +19,23 @@ use super::{
     load::Loading,
     measuring::Measuring,
     patience::Deadline,
+    slow::Slow,
     stopping::Stopping,
     trace::Tracing,
 };
-use crate::{errors, reports::cache_status, sizes::format_size};
+use crate::{errors, reports::cached_bytes, sizes::format_size};
 
 /// How long a question and a command to the array may take. A command waits for members. A member that hangs
 /// must not keep the user waiting for ever.
 pub(super) const QUESTION_WAIT: Duration = Duration::from_secs(10);
 pub(super) const COMMAND_WAIT: Duration = Duration::from_secs(60);
 
-/// The error for an array that does not answer.
-pub(super) const HANGS: &str =
-    "the array does not answer: a request to one of its members does not end, so that member hangs";
-pub(super) const HANGS_GOES_ON: &str = "the array does not answer: a request to one of its members does not end, so that \
-                                        member hangs; what was asked goes on";
-
 /// A daemon's array and its exports.
 pub(crate) struct DaemonState {
     pub(crate) name: String,
     pub(super) host: Host,
     pub(super) array: Array,
+    pub(super) slow: Slow,
     pub(super) exports: Exports,
     pub(super) file_system: Arc<FileSystem>,
     /// What goes on with the file system for a command.
@@ -66,6 +62,7 @@ impl DaemonState {
         let exports = Exports::new(name.clone(), array.clone(), host.runtime().clone(), asked.clone());
         Arc::new(Self {
             name,
+            slow: Slow::watch(host.runtime()),
             host,
             array,
             exports,
@@ -86,7 +83,7 @@ impl DaemonState {
 
     /// What is in the cache only.
     pub(super) fn cached_bytes(&self) -> u64 {
-        cache_status(&self.array).map_or(0, |cache| cache.dirty_bytes)
+        cached_bytes(&self.array)
     }
 
     /// What is in the cache only, where that may be lost; empty if nothing is.
@@ -126,7 +123,7 @@ impl DaemonState {
         future: impl Future<Output = T> + Send + 'static,
         limit: Duration,
     ) -> anyhow::Result<T> {
-        self.host.runtime().block_on_for(future, limit).context(HANGS_GOES_ON)
+        self.host.runtime().block_on_for(future, limit).with_context(|| self.slow.hangs_and_goes_on())
     }
 
     pub(super) fn report_of_array(&self) -> anyhow::Result<ArrayReport> {

@@ -10,8 +10,9 @@ use super::{
     emptying::EMPTYING_STEP,
     exports::Users,
     patience::{Deadline, Patience},
-    state::{DaemonState, HANGS},
+    state::DaemonState,
 };
+use crate::{errors, sizes::format_size};
 
 /// How long an array may take to stop. A stop by force waits only a short time, as requests under way may
 /// never end.
@@ -24,8 +25,8 @@ const FORCED_EMPTYING_STILL_MAX: Duration = Duration::from_secs(20);
 /// A command that has not asked for so long no longer waits for the stop.
 const STOP_FORSAKEN: Duration = Duration::from_secs(2);
 
-const HANGS_UNCLEAN: &str = "a request to one of its members does not end; what was being written is resynced when the array is \
-                             next assembled";
+/// How long one wait for the array takes at most: in between, it is seen what has changed.
+const LOOK_EVERY: Duration = EMPTYING_STEP;
 
 /// How far stopping has come.
 #[derive(Default)]
@@ -57,6 +58,21 @@ pub(super) enum StopStep {
 /// Whether what is cached becomes less.
 #[derive(Default)]
 pub(super) struct Emptying(Option<(u64, Instant)>);
+
+/// How long the array has been waited for since nothing was cached, or nothing of it was written.
+#[derive(Default)]
+struct Still(Option<Instant>);
+
+impl Still {
+    /// Whether the array is not waited for any longer.
+    fn is_over(&mut self, is_emptied: bool, users: Users) -> bool {
+        if is_emptied {
+            self.0 = None;
+            return false;
+        }
+        self.0.get_or_insert_with(Instant::now).elapsed() >= patience_for(users)
+    }
+}
 
 impl Emptying {
     /// Whether something is left, and was written lately.
@@ -91,10 +107,7 @@ impl DaemonState {
             self.check_can_be_emptied(users)?;
             let notes = self.end_uses(users, deadline)?;
             self.loading.cut_short();
-            let array = self.array.clone();
-            let ends = self.host.runtime().begin(async move {
-                if users == Users::Force { array.stop_by_force().await } else { array.stop().await }
-            });
+            let ends = self.begin_stop(users);
             let (emptying, asked) = (Emptying::default(), Instant::now());
             *stopping = Stopping::Told { ends, notes, emptying, users, asked };
         }
@@ -105,6 +118,13 @@ impl DaemonState {
             }
         }
         self.go_on_stopping(&mut stopping, deadline, in_steps)
+    }
+
+    fn begin_stop(&self, users: Users) -> Started<Result<(), ArrayError>> {
+        let array = self.array.clone();
+        self.host.runtime().begin(async move {
+            if users == Users::Force { array.stop_by_force().await } else { array.stop().await }
+        })
     }
 
     /// Ends the file system's mount, then the exports.
@@ -123,8 +143,11 @@ impl DaemonState {
         let Some(mut stopping) = self.stopping.try_lock() else { return Ok(false) };
         match &*stopping {
             Stopping::Told { asked, .. } if asked.elapsed() < STOP_FORSAKEN => Ok(false),
-            Stopping::Told { .. } => {
-                let step = self.go_on_stopping(&mut stopping, Deadline::of_command(), true)?;
+            Stopping::Told { users, .. } => {
+                // Where a member hangs, a later command must not wait for this look.
+                let limit = if *users == Users::Force { FORCED_STOP_WAIT } else { LOOK_EVERY };
+                let step =
+                    self.go_on_stopping(&mut stopping, Deadline::of_command().or_after(limit), true)?;
                 Ok(matches!(step, StopStep::Stopped(_)))
             }
             Stopping::No | Stopping::Stopped(_) => Ok(true),
@@ -144,28 +167,38 @@ impl DaemonState {
     ) -> anyhow::Result<StopStep> {
         let (ends, notes, emptying, users) = match stopping {
             Stopping::Stopped(stopped) => return Ok(StopStep::Stopped(stopped.clone())),
-            Stopping::Told { ends, notes, emptying, users, .. } => (ends, notes.clone(), emptying, *users),
+            Stopping::Told { ends, notes, emptying, users, .. } => (ends, notes.clone(), emptying, users),
             Stopping::No => bail!("it could not be told to stop"),
         };
+        let mut still = Still::default();
         let unclean = loop {
-            let is_emptied = emptying.goes_on(self.cached_bytes(), users);
-            let patience = if is_emptied { EMPTYING_STEP } else { patience_for(users) };
-            match ends.wait_for(deadline.within(patience)) {
-                Some(Err(unwritten @ ArrayError::Unwritten { .. })) => {
-                    *stopping = Stopping::No;
-                    // What is cached can be copied off.
-                    self.file_system.reopen();
-                    self.exports.reopen(deadline)?;
-                    return Err(unwritten.into());
+            if *users == Users::Unmount && self.asked.is_hurried() {
+                *users = Users::Force;
+            }
+            let is_emptied = emptying.goes_on(self.cached_bytes(), *users);
+            let is_over = still.is_over(is_emptied, *users) || deadline.is_over();
+            match ends.wait_for(deadline.within(LOOK_EVERY)) {
+                // What was asked for before, without force, gives nothing up.
+                Some(Err(ArrayError::Unwritten { .. })) if *users == Users::Force => {
+                    *ends = self.begin_stop(*users)
                 }
-                Some(result) => break result.err().map(why_unclean),
+                Some(Err(unwritten @ ArrayError::Unwritten { .. })) => {
+                    let users = *users;
+                    *stopping = Stopping::No;
+                    return Err(self.not_stopped(&unwritten, users, deadline));
+                }
+                Some(result) => break self.why_unclean(result.err(), *users),
                 None if is_emptied && in_steps => {
                     return Ok(StopStep::Emptying { left_bytes: self.cached_bytes() });
                 }
-                None if is_emptied && !deadline.is_over() => {}
+                None if !is_over => {}
                 None if is_emptied => bail!("what is cached is still being written; ask again"),
-                None if users == Users::Force => break Some(format!("{HANGS_UNCLEAN}{}", self.at_stake())),
-                None => bail!("{HANGS}; `stop --force` ends its daemon all the same, as a crash would"),
+                None if *users == Users::Force => break Some(self.hangs_unclean()),
+                None => bail!(
+                    "the array does not stop: {}; its exports are closed, and it ends by itself once that request has ended. \
+                     `stop --force` ends its daemon all the same, as a crash would",
+                    self.slow.what_hangs()
+                ),
             }
         };
         // Before the daemon may end: its command may be gone.
@@ -177,6 +210,48 @@ impl DaemonState {
         Ok(StopStep::Stopped(stopped))
     }
 
+    /// What is told of an array that goes on, since it could not write out what it has cached: that can be copied off. Its exports
+    /// are there again, unless a signal asked for the stop: then that is tried again.
+    fn not_stopped(&self, unwritten: &ArrayError, users: Users, deadline: Deadline) -> anyhow::Error {
+        self.file_system.reopen();
+        let reopened = self.exports.reopen(users == Users::Refuse, deadline);
+        let exports = reopened.unwrap_or_else(|error| vec![errors::line(&error)]);
+        anyhow!([vec![unwritten.to_string()], exports].concat().join("; "))
+    }
+
+    /// Why a stopped array is not clean, if it is not. The engine's own words are for an array that still runs.
+    fn why_unclean(&self, error: Option<ArrayError>, users: Users) -> Option<String> {
+        let why = error.map(|error| match error {
+            ArrayError::Failed => "it had lost more members than its level tolerates; bring them back and assemble it again, or \
+                                   accept with `assemble --force` that what was written since they left is lost"
+                .to_owned(),
+            other => other.to_string(),
+        });
+        let lost = if users == Users::Force { self.lost() } else { None };
+        let all: Vec<_> = why.into_iter().chain(lost).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// Why an array that did not stop is not clean.
+    fn hangs_unclean(&self) -> String {
+        let hangs = format!(
+            "{}; what was being written is resynced when the array is next assembled",
+            self.slow.what_hangs()
+        );
+        [vec![hangs], self.lost().into_iter().collect()].concat().join("; ")
+    }
+
+    /// What of the cache is lost, of an array that stops as it is.
+    fn lost(&self) -> Option<String> {
+        let bytes = self.cached_bytes();
+        (bytes > 0).then(|| {
+            format!(
+                "lost: {} of writes that were acknowledged, and were in the cache only, as members did not take them",
+                format_size(bytes)
+            )
+        })
+    }
+
     /// Refuses to stop an array that cannot write out what it has cached, before its clients are cut off: they can read
     /// that.
     fn check_can_be_emptied(&self, users: Users) -> anyhow::Result<()> {
@@ -185,16 +260,6 @@ impl DaemonState {
             return Err(ArrayError::Unwritten { bytes, why: Box::new(ArrayError::Failed) }.into());
         }
         Ok(())
-    }
-}
-
-/// Why a stopped array is not clean. The engine's own words are for an array that still runs.
-fn why_unclean(error: ArrayError) -> String {
-    match error {
-        ArrayError::Failed => "it had lost more members than its level tolerates; bring them back and assemble it \
-                               again, or accept with `assemble --force` that what was written since they left is lost"
-            .to_owned(),
-        other => other.to_string(),
     }
 }
 

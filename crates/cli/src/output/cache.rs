@@ -95,8 +95,10 @@ fn kind(cache: &CacheStatus) -> String {
 /// The settings in a line.
 pub(crate) fn settings(cache: &CacheStatus) -> String {
     let time = |ms: Option<u64>| ms.map_or("off".to_owned(), |ms| format_time(Duration::from_millis(ms)));
+    let limit = |given: Option<u32>| given.map_or("measured".to_owned(), |blocks| blocks.to_string());
     format!(
-        "when {} ({} to {} %), what {}, age {}, idle {}, flush {}, read {}, alloc {}, past {}, gaps {}",
+        "when {} ({} to {} %), what {}, age {}, idle {}, flush {}, read {}, alloc {}, past {}, gaps {}, s-max-read {}, \
+         s-max-write {}",
         cache.when,
         cache.low_percent,
         cache.high_percent,
@@ -107,7 +109,9 @@ pub(crate) fn settings(cache: &CacheStatus) -> String {
         cache.read,
         cache.alloc,
         cache.past,
-        cache.gaps
+        cache.gaps,
+        limit(cache.s_max_read),
+        limit(cache.s_max_write)
     )
 }
 
@@ -146,6 +150,7 @@ mod tests {
             alloc: "block".into(),
             past: "measured".into(),
             gaps: "weighed".into(),
+            s_max_write: Some(9),
             ..CacheStatus::default()
         }
     }
@@ -162,7 +167,8 @@ mod tests {
 
     #[test]
     fn settings_read_as_they_are_given() {
-        let expected = "when lt (85 to 95 %), what gain, age 30s, idle off, flush 1500ms, read ahead, alloc block, past measured, gaps weighed";
+        let expected = "when lt (85 to 95 %), what gain, age 30s, idle off, flush 1500ms, read ahead, alloc block, past measured, \
+                        gaps weighed, s-max-read measured, s-max-write 9";
         assert_eq!(settings(&cache()), expected);
     }
 }

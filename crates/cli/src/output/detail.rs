@@ -62,7 +62,7 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     for advice in &status.advice {
         line("Advice", advice.clone());
     }
-    let of_members = members::bad_block_warnings(status).chain(members::wear_warnings(status));
+    let of_members = members::warnings(status);
     for warning in status.warnings.iter().cloned().chain(of_members) {
         line("Warning", warning);
     }

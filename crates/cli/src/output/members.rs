@@ -2,13 +2,15 @@
 //! and how worn they are.
 
 use std::{collections::BTreeMap, fmt::Write};
+
+use stripewise::internals::plan::passes::GapRule;
 use stripewise_wire::{
     ArrayStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, StrideStatus,
     StridesStatus, TimesStatus,
 };
 
 use super::parts::short;
-use crate::{dates, printable::printable, sizes::format_size, times::format_nanoseconds};
+use crate::{dates, printable::printable, sizes::format_size, slow, times::format_nanoseconds};
 
 /// The size of a block. Times of runs are per block.
 const BLOCK_BYTES: u64 = 4096;
@@ -49,15 +51,20 @@ pub(super) fn times_line(status: &ArrayStatus) -> Option<String> {
 /// get another.
 const NEAR_DAYS: u64 = 90;
 
+/// What someone should know of members.
+pub(super) fn warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
+    slow_warnings(status).chain(bad_block_warnings(status)).chain(wear_warnings(status))
+}
+
 /// Warnings about members that will be worn out too early, or soon.
-pub(super) fn wear_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
+fn wear_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
     status.members.iter().filter_map(|member| {
         wear_warning(&member.endurance).map(|warning| format!("{} {warning}", short(&member.device)))
     })
 }
 
 /// Warnings about members that have blocks which are not read.
-pub(super) fn bad_block_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
+fn bad_block_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
     status.members.iter().filter(|member| member.bad_block_bytes > 0).map(|member| {
         format!(
             "{}: its bad-block log lists {}: what was lost there is an error until it is written, and what the other members tell \
@@ -65,6 +72,16 @@ pub(super) fn bad_block_warnings(status: &ArrayStatus) -> impl Iterator<Item = S
             short(&member.device),
             format_size(member.bad_block_bytes)
         )
+    })
+}
+
+/// Warnings about members that do not answer.
+fn slow_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
+    let of_member = |member: &MemberStatus| Some(slow::of_member(&member.device, member.slow.as_ref()?));
+    status.members.iter().filter_map(move |member| {
+        of_member(member).map(|slow| {
+            format!("{slow}: it hangs, or is very slow; see the system's log. `stripewise fail {} {}` takes it out", status.name, member.device)
+        })
     })
 }
 
@@ -138,13 +155,16 @@ pub(super) fn tables(status: &ArrayStatus) -> String {
         text += &times(status);
     }
     if status.members.iter().any(|member| member.strides.read.is_some() || member.strides.write.is_some()) {
-        text += &strides(status);
+        text += &strides_of(status);
     }
     text + &counters(status) + &wear(status)
 }
 
-/// Which gaps a contiguity transform fills.
-fn strides(status: &ArrayStatus) -> String {
+/// Which gaps a contiguity transform fills. Excepted regions are those of thresholds that were measured: neither weighed gaps nor
+/// an operator's limits have any.
+fn strides_of(status: &ArrayStatus) -> String {
+    let is_weighed = status.cache.as_ref().is_some_and(|cache| cache.gaps == GapRule::Weighed.name());
+    let has_exceptions = |strides: &&StrideStatus| !is_weighed && !strides.s_max_given;
     let mut text = "\n    Number  S_max read  S_max write  Not filled below that\n".to_owned();
     for member in &status.members {
         let StridesStatus { read, write } = &member.strides;
@@ -154,13 +174,16 @@ fn strides(status: &ArrayStatus) -> String {
             member.number,
             s_max(read.as_ref()),
             s_max(write.as_ref()),
-            excepted(read.as_ref(), write.as_ref())
+            excepted(read.as_ref().filter(has_exceptions), write.as_ref().filter(has_exceptions))
         );
     }
     let is_given =
         |strides: &Option<StrideStatus>| strides.as_ref().is_some_and(|strides| strides.s_max_given);
     if status.members.iter().any(|member| is_given(&member.strides.read) || is_given(&member.strides.write)) {
         text += "    *: as an operator chose\n";
+    }
+    if is_weighed {
+        text += "    Gaps are weighed, each by what it gains: of these limits, only those that an operator chose count\n";
     }
     text
 }
@@ -291,7 +314,34 @@ fn counters(status: &ArrayStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stripewise_wire::CacheStatus;
+
     use super::*;
+
+    #[test]
+    fn exceptions_are_told_where_they_count() {
+        let measured = StrideStatus { s_max: 17, except: vec![[4, 6], [9, 20]], ..StrideStatus::default() };
+        let given = StrideStatus { s_max_given: true, ..measured.clone() };
+        let told = |gaps: &str, read: &StrideStatus| {
+            let strides = StridesStatus { read: Some(read.clone()), write: None };
+            let cache = CacheStatus { gaps: gaps.to_owned(), ..CacheStatus::default() };
+            let members = vec![MemberStatus { strides, ..MemberStatus::default() }];
+            strides_of(&ArrayStatus { cache: Some(cache), members, ..ArrayStatus::default() })
+        };
+        let by_thresholds = told("thresholds", &measured);
+        assert!(by_thresholds.contains("  17            -  reads 4-6, reads 9-16\n"), "{by_thresholds}");
+        assert!(!by_thresholds.contains("weighed"), "{by_thresholds}");
+        for (gaps, read, shown) in [
+            ("weighed", &measured, "  17            -  -\n"),
+            ("thresholds", &given, " 17*            -  -\n"),
+        ] {
+            let told = told(gaps, read);
+            assert!(
+                told.contains(shown) && told.contains("Gaps are weighed") == (gaps == "weighed"),
+                "{told}"
+            );
+        }
+    }
 
     #[test]
     fn who_is_worn_out_soon_is_warned_of_without_a_warranty() {

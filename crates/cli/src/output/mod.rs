@@ -58,7 +58,7 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     if let Some(mounted) = &status.mounted {
         let _ = writeln!(text, "      {}", parts::mounted_text(mounted));
     }
-    let of_members = members::bad_block_warnings(status).chain(members::wear_warnings(status));
+    let of_members = members::warnings(status);
     for warning in status.warnings.iter().cloned().chain(of_members) {
         let _ = writeln!(text, "      {warning}");
     }

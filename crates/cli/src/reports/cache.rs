@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use stripewise::{
-    Array, CacheAlloc, CacheKind, CachePast, CacheReport, CacheSettings, DestageReason, ReadCache,
-    StrideLimit, StrideLimits,
+    Array, CacheAlloc, CacheKind, CachePast, CacheReport, CacheSettings, DestageReason, MemberReport,
+    ReadCache, StrideLimit, StrideLimits, StrideRecords,
     internals::{
         destage::{DestagePolicy, WHAT, WHEN, Weighed},
+        format::extension::StrideRecord,
         plan::passes::GapRule,
     },
 };
@@ -16,12 +17,33 @@ use stripewise_wire::{CacheChange, CacheStatus, DestagedStatus, WayStatus};
 /// Bytes of a block of the cache.
 const BLOCK_BYTES: u64 = 4096;
 
-/// How an array's cache is. None where the level can have none.
-pub(crate) fn cache_status(array: &Array) -> Option<CacheStatus> {
+/// How the cache of an array on a machine with so much memory is. None where the level can have none.
+pub(crate) fn cache_status(
+    array: &Array,
+    members: &[MemberReport],
+    memory_bytes: u64,
+) -> Option<CacheStatus> {
     if !array.geometry().has_parity() {
         return None;
     }
-    Some(status_of(&array.cache_settings(), array.cache()))
+    let settings = array.cache_settings();
+    Some(CacheStatus {
+        chosen_bytes: settings.size_on(memory_bytes),
+        s_max_read: least_given(members, |strides| &strides.read),
+        s_max_write: least_given(members, |strides| &strides.write),
+        ..status_of(&settings, array.cache())
+    })
+}
+
+/// What only the cache holds.
+pub(crate) fn cached_bytes(array: &Array) -> u64 {
+    array.cache().map_or(0, |report| report.dirty_blocks * BLOCK_BYTES)
+}
+
+/// The least limit on strides that an operator gave.
+fn least_given(members: &[MemberReport], of: fn(&StrideRecords) -> &StrideRecord) -> Option<u32> {
+    let records = members.iter().map(|member| of(&member.strides));
+    records.filter(|record| record.s_max_given).map(|record| record.s_max).min()
 }
 
 fn status_of(settings: &CacheSettings, report: Option<CacheReport>) -> CacheStatus {
@@ -62,6 +84,7 @@ fn status_of(settings: &CacheSettings, report: Option<CacheReport>) -> CacheStat
         alloc: settings.alloc.name().to_owned(),
         past: settings.past.name().to_owned(),
         gaps: settings.gaps.name().to_owned(),
+        ..CacheStatus::default()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Members: what they are, what they cost, how worn they are.
 
+use std::collections::BTreeMap;
+
 use stripewise::{
     ArrayReport, MemberReport, MemberState, ServiceTimes,
     endurance::{Forecast, NoForecast, forecast, no_forecast},
@@ -13,16 +15,25 @@ use stripewise::{
     },
 };
 use stripewise_wire::{
-    ClassChoice, CostStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, StrideStatus,
-    StridesStatus, TimesStatus,
+    ClassChoice, CostStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, SlowStatus,
+    StrideStatus, StridesStatus, TimesStatus,
 };
 
-/// All members, with forecasts as of a time in seconds since 1970.
-pub(crate) fn member_statuses(report: &ArrayReport, now_s: u64) -> Vec<MemberStatus> {
-    report.members.iter().map(|member| member_status(report, member, now_s)).collect()
+/// All members, with forecasts as of a time in seconds since 1970, and with what those that are slow have not answered.
+pub(crate) fn member_statuses(
+    report: &ArrayReport,
+    now_s: u64,
+    slow: &BTreeMap<String, SlowStatus>,
+) -> Vec<MemberStatus> {
+    report.members.iter().map(|member| member_status(report, member, now_s, slow.get(&member.name))).collect()
 }
 
-fn member_status(report: &ArrayReport, member: &MemberReport, now_s: u64) -> MemberStatus {
+fn member_status(
+    report: &ArrayReport,
+    member: &MemberReport,
+    now_s: u64,
+    slow: Option<&SlowStatus>,
+) -> MemberStatus {
     let geometry = &report.geometry;
     let role = member.slot.filter(|_| member.state != MemberState::Spare).map(|slot| slot.0);
     let fixed = geometry.level() == Level::Raid4;
@@ -46,6 +57,7 @@ fn member_status(report: &ArrayReport, member: &MemberReport, now_s: u64) -> Mem
         cost: cost_status(member.cost),
         endurance: endurance_status(&member.endurance, member.noted_written_bytes, now_s),
         counters: counters.map(|(name, value)| (name.to_owned(), value)).collect(),
+        slow: slow.copied(),
     }
 }
 

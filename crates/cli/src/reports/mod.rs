@@ -8,7 +8,7 @@ mod job;
 mod member;
 
 pub(crate) use array::{map_name, state_name};
-pub(crate) use cache::{cache_status, changed as changed_cache, stride_limits};
+pub(crate) use cache::{cache_status, cached_bytes, changed as changed_cache, stride_limits};
 pub(crate) use decision::{band_status, trace_filter, traced_status};
 pub(crate) use job::job_status;
 pub(crate) use member::{

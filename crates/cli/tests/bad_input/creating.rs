@@ -38,7 +38,8 @@ fn settings_of_a_cache_that_mean_nothing() {
         sandbox.fails(1, &format!("create a --level 5 {option}"), &members, &words);
     }
     for option in ["--cache-size 8M", "--cache-flush-time off", "--cache-alloc block"] {
-        let words = [option.split(' ').next().unwrap(), "with --cache none: leave it out", "`stripewise cache`"];
+        let words =
+            [option.split(' ').next().unwrap(), "with --cache none: leave it out", "`stripewise cache`"];
         sandbox.fails(1, &format!("create a --level 5 --cache none {option}"), &members, &words);
     }
     let words = ["a cache of 5 B: give a size from 336K", "two stripes", "the memory that the daemon has"];
@@ -48,11 +49,21 @@ fn settings_of_a_cache_that_mean_nothing() {
     sandbox.ok("create a --level 5 --assume-clean", &members);
     // Also while there is no cache.
     sandbox.fails(1, "cache a --size 1K", &[""; 0], &["a cache of 1 KiB: give a size from 336K"]);
-    sandbox.fails(1, "cache a --size 100T", &[""; 0], &["a cache of 100 TiB: give a size from 336K", "M, the memory"]);
+    sandbox.fails(
+        1,
+        "cache a --size 100T",
+        &[""; 0],
+        &["a cache of 100 TiB: give a size from 336K", "M, the memory"],
+    );
     sandbox.fails(1, "cache a --age 50d", &[""; 0], &["from 1ms to 49d, or `off`"]);
     sandbox.fails(2, "cache a --age 1w", &[""; 0], &["'1w' is not a time", "m, h or d (days)", "or `off`"]);
     sandbox.done("cache a --age 49d");
-    sandbox.fails(2, "cache a --idle 0.0002ms", &[""; 0], &["'0.0002ms' is too short", "give 1ms or more", "or `off`"]);
+    sandbox.fails(
+        2,
+        "cache a --idle 0.0002ms",
+        &[""; 0],
+        &["'0.0002ms' is too short", "give 1ms or more", "or `off`"],
+    );
     sandbox.done("cache a none --read none");
 }
 

@@ -36,11 +36,15 @@ fn a_cache_is_chosen_kept_and_changed() {
     assert!(shown.contains(settings), "kept on the members: {shown}");
     assert!(sandbox.done("detail a").contains("Cache : pbg, 8 MiB"));
     assert!(sandbox.done("status a").contains("cache: pbg, 0 B of 8 MiB dirty"));
-    assert!(sandbox.done("cache a none").contains("no cache; of one that is switched on: when hlm"));
+    let off = "no cache; of one that is switched on: size 8 MiB, when hlm";
+    assert!(sandbox.done("cache a none").contains(off));
     assert!(!sandbox.done("status a").contains("cache"));
     sandbox.done("stop a");
     sandbox.ok("assemble a", &members);
-    assert_eq!(sandbox.json("cache a")["kind"], "none");
+    let cache = sandbox.json("cache a");
+    let expected = (&"none".into(), &0.into(), &(8 * MIB).into());
+    assert_eq!((&cache["kind"], &cache["size_bytes"], &cache["chosen_bytes"]), expected, "{cache}");
+    assert!(sandbox.done("cache a").contains(off));
 }
 
 #[test]
@@ -49,7 +53,12 @@ fn caches_that_cannot_be_are_refused() {
     let none = &[""; 0];
     for (size, told) in [("0", "0 B"), ("4K", "4 KiB"), ("1000T", "1000 TiB")] {
         let told = format!("a cache of {told}: give a size from 496K, into which two stripes");
-        sandbox.fails(1, &format!("cache a --size {size}"), none, &[&told, "M, the memory that the daemon has", "`none`"]);
+        sandbox.fails(
+            1,
+            &format!("cache a --size {size}"),
+            none,
+            &[&told, "M, the memory that the daemon has", "`none`"],
+        );
     }
     let words = ["low mark, 90 %", "below the high mark, 80 %: give percents from 1 to 100"];
     sandbox.fails(1, "cache a --low 90 --high 80", none, &words);
@@ -146,6 +155,9 @@ fn gaps_between_what_is_destaged_are_filled() {
         &[""; 0],
         &["from 1 (nothing is filled) to 256, or `measured`"],
     );
+    assert!(sandbox.done("cache a").contains("gaps weighed, s-max-read 9, s-max-write 3"));
+    let cache = sandbox.json("cache a");
+    assert_eq!((&cache["s_max_read"], &cache["s_max_write"]), (&9.into(), &3.into()), "{cache}");
     let client = Client::connect(&sandbox.serve("a"));
     let all = noise(5, 64 * KIB as usize);
     client.write(0, &all).unwrap();
@@ -176,7 +188,8 @@ fn gaps_between_what_is_destaged_are_filled() {
         (&9.into(), &true.into()),
         "{strides}"
     );
-    sandbox.done("cache a --s-max-read measured --s-max-write measured");
+    let said = sandbox.done("cache a --s-max-read measured --s-max-write measured");
+    assert!(said.contains("s-max-read measured, s-max-write measured"), "{said}");
     let strides = sandbox.json("detail a")["members"][0]["strides"].clone();
     assert!(strides["read"].is_null() && strides["write"].is_null(), "never measured: {strides}");
     let said = sandbox.done("cache a --measure");
@@ -259,6 +272,37 @@ fn what_is_cached_is_shown_and_written() {
     }
     drop(client);
     sandbox.assert_consistent("a");
+}
+
+/// The array goes on, and so do its exports: what is dirty can be copied off. By force it is lost, and how much is told.
+#[test]
+fn a_stop_that_fails_opens_the_exports_again() {
+    let (sandbox, members) = array("--no-measure --cache stripe --cache-size 8M --cache-flush-time off");
+    sandbox.done("cache a --idle off --age off");
+    let (uri, other) =
+        (sandbox.serve("a"), sandbox.done("serve a --bind 127.0.0.1:0 --read-only").trim().to_owned());
+    let client = Client::connect(&uri);
+    let data = noise(5, 12 * KIB as usize);
+    client.write(100 * KIB, &data).unwrap();
+    for member in &members[..2] {
+        std::fs::File::options().write(true).open(member).unwrap().set_len(MIB).unwrap();
+    }
+    let acknowledged = "12 KiB of acknowledged writes are in the cache only";
+    let said = sandbox.fails(1, "stop a", &[""; 0], &[acknowledged, "are open again", &uri, &other]);
+    assert!(!said.contains("could not be"), "{said}");
+    drop(client);
+    let exports = sandbox.status("a")["exports"].clone();
+    assert_eq!(exports, serde_json::json!([uri, other]), "as they were");
+    let client = Client::connect(&uri);
+    assert_eq!(client.read(100 * KIB, data.len()).unwrap(), data);
+    assert!(Client::connect(&other).write(0, &data).is_err(), "read-only, as it was");
+    // Now it is known that nothing can be written: the exports stay, with their clients.
+    sandbox.fails(1, "stop a", &[""; 0], &[acknowledged]);
+    assert_eq!(client.read(100 * KIB, data.len()).unwrap(), data);
+    let said = sandbox.run("stop a --force", &[""; 0]);
+    let lost = "lost: 12 KiB of writes that were acknowledged, and were in the cache only, as members did not take them";
+    assert!(said.code == Some(0) && said.err.contains(lost), "{said:?}");
+    assert!(sandbox.log("a").contains(lost));
 }
 
 /// What was written to the block device without a flush is on the members when it is taken away.

@@ -9,7 +9,8 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{
-    Client, Halted, Loop, MIB, Need, Sandbox, can_run, eventually, noise, on_a_served_file, run_bounded,
+    Client, Halted, Loop, MIB, Need, Sandbox, can_run, eventually, has_ended, noise, on_a_served_file,
+    run_bounded,
 };
 
 /// A command's exit code and how long it took.
@@ -46,20 +47,97 @@ fn a_member_file_that_hangs_keeps_no_operator_waiting() {
 
 #[test]
 fn what_an_array_cannot_answer_is_an_error_in_bounded_time() {
-    let Some((sandbox, server, _)) = on_a_served_file() else { return };
+    let Some((sandbox, server, served)) = on_a_served_file() else { return };
     let uri = sandbox.serve("a");
     let client = Client::connect(&uri);
     let halted = Halted::new(server);
     // It has to say dirty on the member that hangs, first of all.
     let under_way = thread::spawn(move || client.write(0, &noise(1, 1 << 20)).is_ok());
     thread::sleep(Duration::from_millis(500));
-    let said = sandbox.fails(1, "status a", &[""; 0], &["does not answer", "hangs"]);
+    let said = sandbox.fails(1, "status a", &[""; 0], &["does not answer", &served, "s, so that it hangs"]);
     assert!(!said.contains("panicked"), "{said}");
     let (code, took) = timed(&sandbox, "detail a --test", &[]);
     assert!(code == Some(4) && took < Duration::from_secs(30), "{code:?} {took:?}");
     drop(halted);
     assert!(under_way.join().unwrap(), "it was only late");
     sandbox.done("detail a --test");
+}
+
+/// An array with a request of an NBD client under way that does not end, as `status` tells.
+fn with_a_request_that_hangs() -> Option<(Sandbox, Halted, String, thread::JoinHandle<bool>)> {
+    let (sandbox, server, served) = on_a_served_file()?;
+    let client = Client::connect(&sandbox.serve("a"));
+    // From now on superblocks say dirty: only data is written to the member.
+    client.write(0, &noise(1, 1 << 20)).unwrap();
+    let halted = Halted::new(server);
+    let writing = thread::spawn(move || client.write(0, &noise(2, 1 << 20)).is_ok());
+    eventually("it is told", || sandbox.done("status a").contains(&format!("{served} has not answered ")));
+    Some((sandbox, halted, served, writing))
+}
+
+/// What an array waits for is the one member that hangs, and nothing once it answers.
+#[test]
+fn a_member_that_hangs_is_named_with_the_age_of_its_oldest_request() {
+    let Some((sandbox, halted, served, writing)) = with_a_request_that_hangs() else { return };
+    let status = sandbox.status("a");
+    let slow: Vec<_> =
+        status["members"].as_array().unwrap().iter().filter(|m| !m["slow"].is_null()).collect();
+    let oldest_s = slow[0]["slow"]["oldest_s"].as_f64().unwrap();
+    assert!(slow.len() == 1 && slow[0]["device"] == *served && oldest_s >= 5.0, "{status}");
+    assert!(slow[0]["slow"]["requests"].as_u64() >= Some(1), "{status}");
+    let detail = sandbox.done("detail a");
+    let told = format!("Warning : {served} has not answered ");
+    let advice = format!("`stripewise fail a {served}`");
+    assert!(detail.contains(&told) && detail.contains(&advice), "{detail}");
+    drop(halted);
+    assert!(writing.join().unwrap(), "it was only late");
+    eventually("it answers", || !sandbox.done("status a").contains("has not answered"));
+}
+
+/// A signal ends the command at once. The stop comes to its end without it, as soon as the member answers.
+#[test]
+fn a_stop_that_waits_says_for_which_member_and_ends_at_a_signal() {
+    let Some((sandbox, halted, served, writing)) = with_a_request_that_hangs() else { return };
+    let (pid, said) = (sandbox.pid("a"), sandbox.path("said"));
+    let mut stopping = sandbox.command();
+    stopping.args(["stop", "a"]).stderr(std::fs::File::create(&said).unwrap()).stdout(Stdio::null());
+    let mut stopping = stopping.spawn().unwrap();
+    let said = || std::fs::read_to_string(&said).unwrap();
+    eventually("it says what it waits for", || {
+        said().contains(&format!("a: it waits: {served} has not answered "))
+    });
+    let began = Instant::now();
+    kill_process(Pid::from_child(&stopping), Signal::INT).unwrap();
+    let code = stopping.wait().unwrap().code();
+    let took = began.elapsed();
+    assert!(code == Some(1) && took < Duration::from_secs(1), "{code:?} {took:?}");
+    let words = [&*format!("no longer waited for: {served} has not answered "), "it is stopped all the same"];
+    assert!(words.iter().all(|word| said().contains(word)), "{}", said());
+    assert!(!has_ended(pid), "it waits for the member");
+    drop(halted);
+    let _ = writing.join();
+    eventually("it has stopped", || has_ended(pid));
+}
+
+/// Once a second signal wants the end, no wait for a request that hangs is sat out.
+#[test]
+fn a_second_signal_ends_a_daemon_although_a_request_hangs() {
+    let Some((sandbox, halted, served, writing)) = with_a_request_that_hangs() else { return };
+    let pid = sandbox.pid("a");
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("it is asked", || sandbox.log("a").contains("asked to stop by a signal"));
+    thread::sleep(Duration::from_secs(1));
+    let began = Instant::now();
+    kill_process(pid, Signal::TERM).unwrap();
+    let unclean = format!("it has stopped, but is not clean: {served} has not answered ");
+    while !sandbox.log("a").contains(&unclean) && began.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(100));
+    }
+    let (took, log) = (began.elapsed(), sandbox.log("a"));
+    drop(halted);
+    let _ = writing.join();
+    assert!(took < Duration::from_secs(25), "{took:?}\n{log}");
+    eventually("it has ended", || has_ended(pid));
 }
 
 /// A loop device opens although what lies below it hangs. Once that kept `status` waiting, of all arrays, and
@@ -145,14 +223,16 @@ fn a_stop_by_force_comes_to_its_end_without_its_command() {
     kill_process(Pid::from_child(&stopping), Signal::TERM).unwrap();
     stopping.wait().unwrap();
     let began = Instant::now();
-    let is_told = || sandbox.log("a").contains("are in the cache only");
+    let is_told = || sandbox.log("a").contains("were in the cache only");
     while !is_told() && began.elapsed() < Duration::from_secs(100) {
         thread::sleep(Duration::from_millis(100));
     }
     let log = sandbox.log("a");
     drop(halted);
     assert!(
-        log.contains("it has stopped, but is not clean") && log.contains("are in the cache only"),
+        log.contains("it has stopped, but is not clean")
+            && log.contains("lost: 1")
+            && log.contains("KiB of writes that were acknowledged, and were in the cache only"),
         "{log}"
     );
 }

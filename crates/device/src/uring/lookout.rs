@@ -45,7 +45,8 @@ impl Lookout {
                 *oldest = age.max(*oldest);
             }
         }
-        let told = |(name, (requests, oldest)): (Arc<str>, _)| Slow { name: name.to_string(), requests, oldest };
+        let told =
+            |(name, (requests, oldest)): (Arc<str>, _)| Slow { name: name.to_string(), requests, oldest };
         slow.into_iter().map(told).collect()
     }
 }

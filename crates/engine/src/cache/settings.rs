@@ -425,7 +425,10 @@ mod tests {
         assert_eq!(sized(memory), Ok(()));
         assert_eq!(sized(memory + 1), refused(memory + 1));
         let said = sized(1 << 40).unwrap_err().to_string();
-        assert!(said.starts_with("a cache of 1 TiB: give a size from 656K, ") && said.contains(" to 1024M, "), "{said}");
+        assert!(
+            said.starts_with("a cache of 1 TiB: give a size from 656K, ") && said.contains(" to 1024M, "),
+            "{said}"
+        );
         let stripe = CacheSettings { kind: CacheKind::Stripe, ..CacheSettings::default() };
         assert_eq!(stripe.check(&raid1, memory), Err(CacheError::Level(1)));
         assert_eq!(CacheSettings::default().check(&raid1, memory), Ok(()));

@@ -57,7 +57,8 @@ pub(super) fn why_untrusted(examined: &[Examination], chosen: &Chosen) -> Option
             members.entry(why_foreign(examination)).or_default().push(name(examination));
         }
     }
-    let reasons: Vec<_> = members.iter().map(|(why, members)| format!("{why} {}", members.join(", "))).collect();
+    let reasons: Vec<_> =
+        members.iter().map(|(why, members)| format!("{why} {}", members.join(", "))).collect();
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 

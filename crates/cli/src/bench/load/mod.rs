@@ -45,7 +45,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// How long to go on, over and over the region (fio's `time_based`), however much that is: seconds, or a
-    /// number with ms, s, m or h, as 500ms. If neither this nor --size is given, 10 seconds.
+    /// number with ms, s, m, h or d, as 500ms. If neither this nor --size is given, 10 seconds.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     runtime: Option<Duration>,
     /// Of a hundred requests of rw and randrw, how many read.

@@ -54,7 +54,7 @@ pub(crate) struct NbdBench {
     /// Worker threads of the client; as many as there are cores, if left out. A connection lives on one.
     #[arg(long, value_parser = within(1..=THREADS_MAX))]
     client_threads: Option<usize>,
-    /// How long each turn is: seconds, or a number with ms, s, m or h.
+    /// How long each turn is: seconds, or a number with ms, s, m, h or d.
     #[arg(long, default_value = "0.5", value_parser = parse_time)]
     seconds: Duration,
     /// Turns of each server.

@@ -166,7 +166,9 @@ fn check_cache(args: &CreateArgs) -> anyhow::Result<()> {
     ];
     let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
     match args.cache.as_deref() {
-        None => bail!("{option} says nothing without a cache: give --cache auto, stripe+ct, stripe or pbg, too"),
+        None => {
+            bail!("{option} says nothing without a cache: give --cache auto, stripe+ct, stripe or pbg, too")
+        }
         Some(none) if none == CacheKind::None.name() => bail!(
             "{option} says nothing with --cache {none}: leave it out, or give --cache auto, stripe+ct, stripe or pbg. For a cache \
              that is switched on later, `stripewise cache` takes it"

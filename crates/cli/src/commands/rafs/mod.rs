@@ -25,7 +25,11 @@ use stripewise_mount::{
 
 use stripewise_wire::{Reply, Request};
 
-use crate::{client, daemon, interrupt::Interrupt, progress::WorkBar};
+use crate::{
+    client::{self, Attended},
+    daemon,
+    progress::WorkBar,
+};
 
 /// The longest report that is read, in bytes.
 const REPORT_BYTES_MAX: usize = 16 << 10;
@@ -50,18 +54,16 @@ fn report_of(point: &Path) -> anyhow::Result<Option<Report>> {
 
 /// Has the daemon do something with the array's file system, and shows a bar while that takes long. Interrupted, it goes on.
 fn worked(name: &str, request: &Request, what: &'static str) -> anyhow::Result<Reply> {
-    let interrupt = Interrupt::watch()?;
-    let mut bar = WorkBar::new(what);
-    let mut answer = client::ask(name, request)?;
+    client::check_knows(name, request)?;
+    let goes_on = format!("the {what} goes on in the array's daemon");
+    let (mut attended, mut bar) = (Attended::new(name)?, WorkBar::new(what));
+    let mut answer = attended.ask(request, &goes_on)?;
     loop {
         match answer {
-            Reply::Working { .. } if interrupt.is_asked() => {
-                bail!("{name}: no longer waited for; the {what} goes on in the array's daemon")
-            }
             Reply::Working { done_bytes } => bar.show(name, done_bytes),
             done => return Ok(done),
         }
-        answer = client::ask(name, &Request::Worked)?;
+        answer = attended.ask(&Request::Worked, &goes_on)?;
     }
 }
 

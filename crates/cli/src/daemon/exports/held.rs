@@ -3,11 +3,16 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use stripewise::export::{
-    attach::{self, AttachError, AttachMethod, AttachOptions, Attachment, BlockUser, BlockUsers, DetachMode},
-    nbd::{Endpoint, Export, Limits, NbdAddress, Server},
+use stripewise::{
+    export::{
+        attach::{
+            self, AttachError, AttachMethod, AttachOptions, Attachment, BlockUser, BlockUsers, DetachMode,
+        },
+        nbd::{Endpoint, Export, Limits, NbdAddress, Server},
+    },
+    internals::uring::Started,
 };
-use stripewise_wire::{AttachChoice, DiscardChoice, Notes, ServeLimits};
+use stripewise_wire::{AttachChoice, DiscardChoice, Notes};
 
 use super::{
     super::{
@@ -18,11 +23,14 @@ use super::{
         room,
     },
     Source, Told, Users,
+    again::{AttachSpec, Closed, ServeSpec},
 };
 use crate::rundir::run_dir;
 
 /// How long a server's last requests may take, beyond the time that its clients have to take their replies.
 const SERVER_END: Duration = Duration::from_secs(20);
+/// How often it is looked meanwhile whether an operator waits no longer.
+const HURRY_POLL: Duration = Duration::from_millis(100);
 /// How long cached data is written out before a device is taken from its users by force.
 const FORCED_WRITE_OUT: Duration = Duration::from_secs(30);
 /// The longest that nbd devices and FUSE mounts take to go, once nothing is left to write out.
@@ -36,13 +44,19 @@ const ANSWER_WAIT_MIN: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Held {
     attached: Option<Attached>,
-    servers: Vec<Server>,
-    /// The array is being stopped: there will be no more exports.
-    pub(super) closed: bool,
+    servers: Vec<Served>,
+    /// The array is being stopped: there are no exports, and will be no more. What there was.
+    closed: Option<Closed>,
+}
+
+struct Served {
+    server: Server,
+    spec: ServeSpec,
 }
 
 struct Attached {
     attachment: Attachment,
+    spec: AttachSpec,
     /// The link under `/dev/stripewise`, if it could be made.
     link: Option<PathBuf>,
 }
@@ -52,27 +66,26 @@ impl Held {
         let attached = self.attached.as_ref();
         Told {
             attached: attached.map(|a| (a.path(), a.attachment.block_path().to_owned())),
-            addresses: self.servers.iter().map(|server| uri_of(server, &source.name)).collect(),
+            addresses: self.servers.iter().map(|served| uri_of(&served.server, &source.name)).collect(),
         }
     }
 
     fn check_open(&self) -> anyhow::Result<()> {
-        ensure!(!self.closed, "the array is being stopped; `stripewise stop` waits for that");
+        ensure!(self.closed.is_none(), "the array is being stopped; `stripewise stop` waits for that");
         Ok(())
     }
 
     pub(super) fn attach(
         &mut self,
         source: &Source,
-        method: Option<AttachChoice>,
-        sector_bytes: Option<u32>,
-        discard: DiscardChoice,
+        spec: AttachSpec,
         deadline: Deadline,
     ) -> anyhow::Result<String> {
         self.check_open()?;
         if let Some(attached) = &self.attached {
             bail!("it is attached already, at {}", attached.path());
         }
+        let AttachSpec { method, sector_bytes, discard } = spec;
         let mut options = AttachOptions::new(run_dir(), &source.name);
         options.method = method.map(method_of);
         options.read_only = source.array.is_read_only();
@@ -83,7 +96,7 @@ impl Held {
         options.slow_discard = discard == DiscardChoice::On;
         let attachment = attach::attach(Arc::new(device), &source.runtime, &options)?;
         let link = link::make(&source.name, attachment.block_path());
-        let attached = self.attached.insert(Attached { attachment, link });
+        let attached = self.attached.insert(Attached { attachment, spec, link });
         Ok(attached.path())
     }
 
@@ -111,24 +124,19 @@ impl Held {
         Ok(remains::take_note(&source.name, device))
     }
 
-    pub(super) fn serve(
-        &mut self,
-        source: &Source,
-        address: &str,
-        read_only: bool,
-        discard: DiscardChoice,
-        limits: &ServeLimits,
-    ) -> anyhow::Result<String> {
+    /// Starts a server. If it is to choose the port, the spec that is kept has the one that it chose.
+    pub(super) fn serve(&mut self, source: &Source, spec: ServeSpec) -> anyhow::Result<String> {
         self.check_open()?;
-        let endpoint = parse_endpoint(address)?;
-        let (device, discards) = source.device(discard);
+        let ServeSpec { endpoint, read_only, discard, limits } = &spec;
+        let (device, discards) = source.device(*discard);
         let mut export = Export::new(source.name.clone(), Arc::new(device));
         export.discard = discards;
-        export.read_only = read_only || source.array.is_read_only();
-        let server =
-            Server::start(&source.runtime, &endpoint, vec![export], limits_of(limits, room::left_bytes())?)?;
+        export.read_only = *read_only || source.array.is_read_only();
+        let limits = limits_of(limits, room::left_bytes())?;
+        let server = Server::start(&source.runtime, endpoint, vec![export], limits)?;
         let uri = uri_of(&server, &source.name);
-        self.servers.push(server);
+        let spec = ServeSpec { endpoint: server.endpoint().clone(), ..spec };
+        self.servers.push(Served { server, spec });
         Ok(uri)
     }
 
@@ -136,24 +144,34 @@ impl Held {
         &mut self,
         source: &Source,
         address: Option<&str>,
+        users: Users,
         deadline: Deadline,
     ) -> anyhow::Result<Notes> {
         let endpoint = address.map(parse_endpoint).transpose()?;
         let all = std::mem::take(&mut self.servers);
-        let (stopping, staying): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|server| endpoint.as_ref().is_none_or(|e| server.endpoint() == e));
+        let is_meant = |served: &Served| endpoint.as_ref().is_none_or(|e| served.server.endpoint() == e);
+        let (stopping, staying): (Vec<_>, Vec<_>) = all.into_iter().partition(is_meant);
         self.servers = staying;
         if stopping.is_empty() {
             bail!("it is not served{}", if address.is_some() { " there" } else { "" });
         }
         // Stops all at once, so that several servers that hang are waited for no longer than one.
         let deadline = deadline.or_after(Limits::default().stop_grace + SERVER_END);
-        let begin = |server: Server| {
+        let begin = |Served { server, .. }: Served| {
             let uri = uri_of(&server, &source.name);
             (uri, source.runtime.begin(async move { server.stop().await }))
         };
         let ending: Vec<_> = stopping.into_iter().map(begin).collect();
-        let hang = ending.into_iter().filter(|(_, end)| end.wait_for(deadline.left()).is_none());
+        let is_hurried = || users == Users::Unmount && source.asked.is_hurried();
+        let hangs = |end: &Started<()>| {
+            while end.wait_for(deadline.within(HURRY_POLL)).is_none() {
+                if deadline.is_over() || is_hurried() {
+                    return true;
+                }
+            }
+            false
+        };
+        let hang = ending.into_iter().filter(|(_, end)| hangs(end));
         Ok(hang
             .map(|(uri, _)| format!("{uri} is served no more, but some of its last requests do not end"))
             .collect())
@@ -165,15 +183,26 @@ impl Held {
         users: Users,
         deadline: Deadline,
     ) -> anyhow::Result<Notes> {
-        let mut notes = match self.attached {
+        let attached = self.attached.as_ref().map(|attached| attached.spec);
+        let served = self.servers.iter().map(|served| served.spec.clone()).collect();
+        let mut notes = match attached {
             Some(_) => self.detach(source, users, deadline)?,
             None => Notes::new(),
         };
         if !self.servers.is_empty() {
-            notes.extend(self.unserve(source, None, deadline)?);
+            notes.extend(self.unserve(source, None, users, deadline)?);
         }
-        self.closed = true;
+        self.closed = Some(Closed { attached, served });
         Ok(notes)
+    }
+
+    /// The array is not stopped after all: there may be exports again, and with `restore` there are those that were closed.
+    /// Returns what became of them.
+    pub(super) fn reopen(&mut self, source: &Source, restore: bool, deadline: Deadline) -> Notes {
+        match self.closed.take() {
+            Some(closed) if restore => closed.open(self, source, deadline),
+            _ => Notes::new(),
+        }
     }
 
     /// Refuses what must be alone on the array.
@@ -183,15 +212,15 @@ impl Held {
         if let Some(attached) = &self.attached {
             bail!("it is attached at {}; `stripewise detach {name}` first", attached.path());
         }
-        if let Some(server) = self.servers.first() {
-            bail!("it is served at {}; `stripewise serve {name} --stop` first", uri_of(server, name));
+        if let Some(served) = self.servers.first() {
+            bail!("it is served at {}; `stripewise serve {name} --stop` first", uri_of(&served.server, name));
         }
         Ok(())
     }
 
     /// Refuses to overwrite an array that is in use, through the block device or over NBD.
     pub(super) fn check_unused(&self) -> anyhow::Result<()> {
-        let clients: u64 = self.servers.iter().map(|server| server.stats().connections).sum();
+        let clients: u64 = self.servers.iter().map(|served| served.server.stats().connections).sum();
         ensure!(clients == 0, "clients are connected to its NBD servers ({clients}); stop that first");
         let Some(attached) = &self.attached else { return Ok(()) };
         let BlockUsers { found, is_complete, .. } = attached.attachment.users();
@@ -260,7 +289,7 @@ fn method_of(choice: AttachChoice) -> AttachMethod {
 }
 
 /// A path is a unix socket; anything else is HOST:PORT.
-fn parse_endpoint(address: &str) -> anyhow::Result<Endpoint> {
+pub(super) fn parse_endpoint(address: &str) -> anyhow::Result<Endpoint> {
     if address.starts_with('/') {
         return Ok(Endpoint::Unix(address.into()));
     }

@@ -4,6 +4,7 @@
 //! cached. A description of the exports can be read at any time (`told`). Nothing here knows the daemon's
 //! state, so nothing here asks for it while a lock is held.
 
+mod again;
 mod held;
 
 use std::{
@@ -16,7 +17,10 @@ use parking_lot::{Mutex, MutexGuard};
 use stripewise::{Array, ArrayDevice, internals::uring::Runtime};
 use stripewise_wire::{AttachChoice, DiscardChoice, Notes, ServeLimits};
 
-use self::held::Held;
+use self::{
+    again::{AttachSpec, ServeSpec},
+    held::{Held, parse_endpoint},
+};
 use super::{end::Asked, patience::Deadline};
 
 /// What is exported now.
@@ -105,7 +109,7 @@ impl Exports {
     ) -> anyhow::Result<String> {
         self.change(deadline, |held, source| {
             allowed()?;
-            held.attach(source, method, sector_bytes, discard, deadline)
+            held.attach(source, AttachSpec { method, sector_bytes, discard }, deadline)
         })
     }
 
@@ -126,13 +130,14 @@ impl Exports {
     ) -> anyhow::Result<String> {
         self.change(deadline, |held, source| {
             allowed()?;
-            held.serve(source, address, read_only, discard, limits)
+            let (endpoint, limits) = (parse_endpoint(address)?, limits.clone());
+            held.serve(source, ServeSpec { endpoint, read_only, discard, limits })
         })
     }
 
     /// Stops the server at an address, or all.
     pub(super) fn unserve(&self, address: Option<&str>, deadline: Deadline) -> anyhow::Result<Notes> {
-        self.change(deadline, |held, source| held.unserve(source, address, deadline))
+        self.change(deadline, |held, source| held.unserve(source, address, Users::Refuse, deadline))
     }
 
     /// Ends every export, for good.
@@ -140,10 +145,10 @@ impl Exports {
         self.change(deadline, |held, source| held.end_all(source, users, deadline))
     }
 
-    /// The array is not stopped after all: there may be exports again.
-    pub(super) fn reopen(&self, deadline: Deadline) -> anyhow::Result<()> {
-        self.held(deadline)?.closed = false;
-        Ok(())
+    /// The array is not stopped after all: there may be exports again, and with `restore` there are those that were closed. Returns
+    /// what became of them, for people.
+    pub(super) fn reopen(&self, restore: bool, deadline: Deadline) -> anyhow::Result<Notes> {
+        self.change(deadline, |held, source| Ok(held.reopen(source, restore, deadline)))
     }
 
     /// Begins something that must have the array to itself, under the lock, so that no export comes in

@@ -1,34 +1,28 @@
 //! Talking to an array's daemon.
 
+mod attended;
+mod stop;
+
 use std::{
     io::ErrorKind,
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    time::Duration,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    net::sockopt::socket_peercred,
-    process::{Pid, PidfdFlags, pidfd_open},
-};
-use stripewise_wire::{ANSWER_TIMEOUT, ArrayStatus, Notes, Reply, Request, protocol_of};
+use rustix::{net::sockopt::socket_peercred, process::Pid};
+use stripewise_wire::{ANSWER_TIMEOUT, ArrayStatus, Reply, Request, protocol_of};
 
+pub(crate) use self::{attended::Attended, stop::stop_all};
 use crate::{
-    daemon, errors,
-    interrupt::Interrupt,
-    printable::{printable, printable_list},
-    progress::EmptyingBar,
+    daemon,
+    printable::printable_list,
     rundir::{check_run_dir, socket_path},
-    said::{note, tell_notes},
+    said::tell_notes,
     sigpipe,
 };
-
-/// How often, and how many times, to check whether a daemon that failed to answer is dead.
-const DEATH_POLL: Duration = Duration::from_millis(20);
-const DEATH_POLLS: usize = 10;
-/// The longest a daemon may take to end after it has answered that it stopped.
-const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What to do about an array whose daemon was killed. See docs/failure-model.md.
 const AFTER_DEATH: &str = "assemble the array again: only what was being written is resynced. What was written since \
@@ -78,8 +72,23 @@ impl Connection {
     /// Sends one request and returns the daemon's answer; its error becomes ours.
     pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Reply> {
         let answer = self.exchange(request)?;
+        self.reply_of(&answer)
+    }
+
+    /// As [`Connection::ask`]; `waits` comes back when the socket has the answer, or with false where that is not waited for any
+    /// longer: then there is none.
+    fn ask_while(
+        &mut self,
+        request: &Request,
+        waits: impl FnOnce(BorrowedFd<'_>) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<Option<Reply>> {
+        let answer = self.exchange_while(request, waits)?;
+        answer.map(|answer| self.reply_of(&answer)).transpose()
+    }
+
+    fn reply_of(&self, answer: &str) -> anyhow::Result<Reply> {
         let name = &self.name;
-        match Reply::read(&answer) {
+        match Reply::read(answer) {
             Ok(Reply::Error(message)) => Err(anyhow!("{name}: {}", printable_list(&message))),
             Ok(reply) => Ok(reply),
             Err(error) => bail!(
@@ -91,8 +100,20 @@ impl Connection {
 
     /// Sends one request and returns the line that the daemon answers.
     fn exchange(&mut self, request: &Request) -> anyhow::Result<String> {
+        let answer = self.exchange_while(request, |_| Ok(true))?;
+        answer.with_context(|| format!("{}: there is no answer", self.name))
+    }
+
+    fn exchange_while(
+        &mut self,
+        request: &Request,
+        waits: impl FnOnce(BorrowedFd<'_>) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<Option<String>> {
         let name = &self.name;
         let sent = sigpipe::survived(|| self.daemon.send(request));
+        if !waits(self.daemon.as_fd())? {
+            return Ok(None);
+        }
         let read = self.daemon.receive();
         let is_silent = !matches!(read, Ok(Some(_)));
         // A daemon that ends in order removes its socket: another command has stopped it.
@@ -111,12 +132,10 @@ impl Connection {
         }
         self.is_used = true;
         let answer = read.map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => {
-                anyhow!("{name}: no answer from its daemon for {} s; see its log", ANSWER_TIMEOUT.as_secs())
-            }
+            ErrorKind::WouldBlock => no_answer(name),
             _ => anyhow!("{name}: no answer from its daemon: {error}"),
         })?;
-        answer.with_context(|| format!("{name}: its daemon ended before it answered; see its log"))
+        answer.with_context(|| format!("{name}: its daemon ended before it answered; see its log")).map(Some)
     }
 
     /// Has the daemon carry out a command, and prints its notes.
@@ -129,8 +148,12 @@ impl Connection {
     }
 }
 
+fn no_answer(name: &str) -> anyhow::Error {
+    anyhow!("{name}: no answer from its daemon for {} s; see its log", ANSWER_TIMEOUT.as_secs())
+}
+
 /// Refuses a request with an option that an older daemon would ignore.
-fn check_knows(name: &str, request: &Request) -> anyhow::Result<()> {
+pub(crate) fn check_knows(name: &str, request: &Request) -> anyhow::Result<()> {
     let needs = request.needs();
     if needs == 0 {
         return Ok(());
@@ -173,119 +196,19 @@ pub(crate) fn command(name: &str, request: &Request) -> anyhow::Result<()> {
     Connection::open(name)?.command(request)
 }
 
-/// Stops all these arrays, and calls `tell` for each that has stopped. One that cannot be stopped does not
-/// keep the others from stopping.
-pub(crate) fn stop_all(names: &[String], force: bool, tell: impl Fn(&str)) -> anyhow::Result<()> {
-    let stop_one = |name: &String| stop(name, force).map(|()| tell(name)).err();
-    let failed: Vec<_> = names.iter().filter_map(stop_one).collect();
-    match failed.iter().map(errors::line).reduce(|all, one| format!("{all}\nstripewise: {one}")) {
-        None => Ok(()),
-        Some(text) => bail!(text),
-    }
-}
-
-/// Stops an array, or clears away what is left of one.
-fn stop(name: &str, force: bool) -> anyhow::Result<()> {
-    check_run_dir()?;
-    if is_dead(name) {
-        return stop_dead(name, force);
-    }
-    if !socket_path(name).exists() && daemon::remains_are_listed(name) {
-        return clear_remains(name, force);
-    }
-    match stop_daemon(name, force) {
-        Err(_) if dies(name) => stop_dead(name, force),
-        result => result,
-    }
-}
-
-/// Clears away what is left of an array whose daemon has died.
-fn stop_dead(name: &str, force: bool) -> anyhow::Result<()> {
-    note!("stripewise: {name}: its daemon had died; {AFTER_DEATH}");
-    clear_remains(name, force)
-}
-
-/// Whether a daemon that failed a request is about to be dead: a killed daemon may still get requests while
-/// it ends.
-fn dies(name: &str) -> bool {
-    (0..DEATH_POLLS).any(|_| {
-        std::thread::sleep(DEATH_POLL);
-        is_dead(name)
-    })
-}
-
-/// Clears away what an array left behind.
-fn clear_remains(name: &str, force: bool) -> anyhow::Result<()> {
-    let kept = daemon::clear_remains(name, force)?;
-    if kept.is_empty() {
-        return Ok(());
-    }
-    let hint = if force { "" } else { "; --force unmounts what can be" };
-    bail!("{name}: unmount or close what is left of it{hint}: {}", kept.join("; "))
-}
-
-/// Stops an array and waits until its daemon ends: until then, the name and the members are taken.
-fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
-    let connection = Connection::open(name)?;
-    // Taken before the stop, so that it cannot be another process. None if this process cannot see the
-    // daemon's.
-    let daemon = connection.daemon_pid().and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let (unclean, notes) = ask_to_stop(name, connection, force)?;
-    tell_notes(name, &notes);
-    if let Some(daemon) = daemon {
-        wait_for_end(name, &daemon)?;
-    }
-    match unclean.map(|why| format!("{name}: it has stopped, but is not clean: {why}")) {
-        // `force` is for arrays that cannot be left clean, so this is no failure.
-        Some(trouble) if force => note!("stripewise: {}", printable(&trouble)),
-        Some(trouble) => bail!(trouble),
-        None => {}
-    }
-    Ok(())
-}
-
-/// Asks until the array has stopped: with a bar while what is cached is written.
-fn ask_to_stop(
-    name: &str,
-    mut connection: Connection,
-    force: bool,
-) -> anyhow::Result<(Option<String>, Notes)> {
-    let interrupt = Interrupt::watch()?;
-    let mut bar = EmptyingBar::default();
-    loop {
-        match connection.ask(&Request::Stop { force, steps: true })? {
-            Reply::Stopped { unclean, notes } => {
-                bar.clear();
-                return Ok((unclean, notes));
-            }
-            Reply::Emptying { .. } if interrupt.is_asked() => {
-                let then = if force {
-                    "what members still take of what is cached is written, and then it stops, as --force says"
-                } else {
-                    "what is cached is written all the same, and then it stops"
-                };
-                bail!("{name}: no longer waited for; {then}")
-            }
-            Reply::Emptying { left_bytes } => bar.show(name, left_bytes),
-            other => bail!("{name}: unexpected answer {other:?}"),
-        }
-        // A daemon answers one request on each.
-        connection = Connection::open(name)?;
-    }
-}
-
-fn wait_for_end(name: &str, daemon: &OwnedFd) -> anyhow::Result<()> {
-    let mut ended = [PollFd::new(daemon, PollFlags::IN)];
-    let limit = Timespec { tv_sec: END_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
-    if poll(&mut ended, Some(&limit))? == 0 {
-        bail!("{name}: it was stopped, but its daemon is still there after {} s; see its log", limit.tv_sec);
-    }
-    Ok(())
-}
-
 /// An array's status.
 pub(crate) fn status(name: &str) -> anyhow::Result<ArrayStatus> {
-    match ask(name, &Request::Status)? {
+    status_of(name, ask(name, &Request::Status)?)
+}
+
+/// The same, for a command that may be interrupted while it waits.
+pub(crate) fn status_attended(attended: &mut Attended, goes_on: &str) -> anyhow::Result<ArrayStatus> {
+    let reply = attended.ask(&Request::Status, goes_on)?;
+    status_of(attended.name(), reply)
+}
+
+fn status_of(name: &str, reply: Reply) -> anyhow::Result<ArrayStatus> {
+    match reply {
         Reply::Status(status) => Ok(*status),
         other => bail!("{name}: unexpected answer {other:?}"),
     }
