@@ -12,6 +12,7 @@ use stripewise_wire::{
 const KNOWN: (u32, &str) = (
     4,
     "status
+slow
 stripes from to
 add class device force steps
 added device
@@ -78,6 +79,7 @@ fn requests() -> Vec<Request> {
     let (device, member, address) = (|| "/dev/x".to_owned(), || "/dev/y".to_owned(), || "/run/x".to_owned());
     vec![
         Request::Status,
+        Request::Slow,
         Request::Stripes { from: 0, to: 1 },
         Request::Add { device: device(), force: true, class: Some(ClassChoice::Hdd), steps: true },
         Request::Added { device: device() },
@@ -150,7 +152,7 @@ fn requests() -> Vec<Request> {
 #[expect(dead_code, reason = "it only has to compile")]
 fn is_entered(request: &Request) {
     match request {
-        Request::Status | Request::Measure | Request::Measured | Request::Emptied => {}
+        Request::Status | Request::Slow | Request::Measure | Request::Measured | Request::Emptied => {}
         Request::Mkfs { .. } | Request::Mount { .. } | Request::Fsck { .. } | Request::Usage => {}
         Request::Worked | Request::Unmounted => {}
         Request::TraceEnd | Request::LoadStatus | Request::LoadEnd => {}

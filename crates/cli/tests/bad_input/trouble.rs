@@ -173,7 +173,12 @@ fn what_only_a_cache_holds_can_be_copied_off_after_a_refused_stop() {
         ("detach a --force", "it is detached, and what is cached could not be written"),
     ] {
         sandbox.fails(1, command, &[""; 0], &[words, stake]);
-        sandbox.fails(1, "stop a", &[""; 0], &["819200 bytes", "in the cache only", "a stop by force loses"]);
+        sandbox.fails(
+            1,
+            "stop a",
+            &[""; 0],
+            &["800 KiB of acknowledged writes", "in the cache only", "a stop by force loses"],
+        );
     }
     // As before: its clients are not cut off.
     let client = Client::connect(&uri);

@@ -41,7 +41,7 @@ fn numbers_that_are_none_or_out_of_range() {
         ("create a --level 5 --raid-devices three x", "give a whole number from 1 to 1920"),
         ("create a --level 5 --spare-devices -1 x", "give a whole number from 0 to 1920"),
         ("create a --level 5 --size -4K x", "'-4K' is not a size; write it as 64K, 1M or 10G"),
-        ("create a --level 5 --size 16384P x", "'16384P' is too large: give less than 16384P"),
+        ("create a --level 5 --size 16384P x", "'16384P' is too large: give 16383P or less"),
         ("create a --level 5 --chunk 8G x", "give a power of two from 4K to 1M"),
         ("speed a --max -1", "'-1' is not a size"),
         ("endurance a m0 --margin -1", "give a whole number from 0 to 36500"),
