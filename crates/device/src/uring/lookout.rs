@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Also one whose future is gone: it holds up its file all the same.
+    /// Also those whose futures are gone, before a look or after one: they hold up their file all the same.
     #[test]
     fn a_request_that_hangs_is_seen_with_its_age_until_it_is_done() {
         let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
@@ -109,15 +109,17 @@ mod tests {
         let begun = Instant::now();
         let first = runtime.begin(async move {
             drop(read(&file));
-            let mut waits = read(&file);
+            let (later, mut waits) = (read(&file), read(&file));
+            Sleep::until(Sleep::deadline_after(LIMIT / 2)).await;
+            drop(later);
             poll_fn(|cx| waits.poll(cx)).await.result
         });
-        eventually("both are slow", || lookout.slow(LIMIT).first().is_some_and(|slow| slow.requests == 2));
+        eventually("all are slow", || lookout.slow(LIMIT).first().is_some_and(|slow| slow.requests == 3));
         let slow = lookout.slow(LIMIT);
         assert_eq!((slow.len(), slow[0].name.as_str()), (1, "a pipe"));
         assert!((LIMIT..=begun.elapsed()).contains(&slow[0].oldest), "{slow:?}");
         assert!(lookout.slow(Duration::from_secs(60)).is_empty(), "not for that long");
-        writer.write_all(&[7; 16]).unwrap();
+        writer.write_all(&[7; 24]).unwrap();
         assert_eq!(first.wait(), Ok(8));
         eventually("nothing is under way", || lookout.slow(Duration::ZERO).is_empty());
         pipe.leave();
