@@ -97,6 +97,12 @@ mutants! {
     OrphanFreedInPart,
     /// Space is not looked at when a write is accepted.
     SpaceNotReserved,
+    /// A replay frees what its records free once it has ended.
+    ReplayFreesLate,
+    /// A part of an extent is cut where it begins only.
+    PartNotCut,
+    /// An unmount does not wake the background that is to end.
+    EndNotHeard,
 }
 
 #[cfg(feature = "mutants")]

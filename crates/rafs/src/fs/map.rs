@@ -55,7 +55,8 @@ impl Mapped {
     /// The part of it that has these blocks; none if it has none of them.
     pub(crate) fn part(&self, blocks: &Range<u64>) -> Option<Self> {
         let own = self.blocks();
-        let within = own.start.max(blocks.start)..own.end.min(blocks.end);
+        let end = if lives(Mutant::PartNotCut) { blocks.end } else { own.end.min(blocks.end) };
+        let within = own.start.max(blocks.start)..end;
         if within.is_empty() {
             return None;
         }

@@ -186,7 +186,9 @@ impl Shared {
             Err(error) => return Err(error),
         }
         self.is_ending.store(true, Ordering::Release);
-        self.kick.want();
+        if !lives(Mutant::EndNotHeard) {
+            self.kick.want();
+        }
         self.has_ended.wait().await;
         if is_writable.is_err() {
             return Ok(());

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -45,6 +48,8 @@ pub(super) struct Doings {
     pub(super) without: BTreeSet<Act>,
     pub(super) log: Log,
     pub(super) volume: Arc<Watched>,
+    /// Clients end what they do, and do no more.
+    pub(super) leave: Arc<AtomicBool>,
 }
 
 type Done = Result<(), String>;
@@ -54,10 +59,10 @@ impl Client {
         Self { env, fs, folder, doings }
     }
 
-    /// Works until power fails.
+    /// Works until power fails, or until it is to leave.
     pub(super) async fn work(&self) -> Done {
         let Some(folder) = self.own_folder().await? else { return Ok(()) };
-        loop {
+        while !self.doings.leave.load(Ordering::Relaxed) {
             self.act(folder).await?;
             if self.random(8) == 0 {
                 let rest = Duration::from_millis(self.random(3000));
@@ -66,6 +71,7 @@ impl Client {
                     .await;
             }
         }
+        Ok(())
     }
 
     fn random(&self, below: u64) -> u64 {

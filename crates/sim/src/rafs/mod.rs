@@ -11,7 +11,14 @@ mod ground;
 mod model;
 mod watched;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 #[cfg(feature = "mutants")]
@@ -40,6 +47,9 @@ const LIFE_STEPS: u64 = 1_500;
 const LONG_LIFE_STEPS: u64 = 8_000;
 /// Steps of a life after the program was killed, mostly.
 const SHORT_LIFE_STEPS: u64 = 150;
+
+/// One in so many lives ends with an unmount.
+const UNMOUNTS: u64 = 6;
 
 /// What a story is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,6 +166,9 @@ pub struct Violation {
     pub what: String,
 }
 
+/// A client at work; there is something in it once it has left.
+type Working = Arc<Mutex<Option<()>>>;
+
 /// A violation, before it is known in which life.
 type Found = (Checker, String);
 
@@ -262,9 +275,15 @@ impl Story {
     fn live(&mut self, plan: &Plan, number: u32) -> Result<Option<u64>, Found> {
         let (volume, fs) = self.look_at_all()?;
         let failed = Arc::new(Mutex::new(None));
-        if number >= plan.quiet_lives {
-            self.start_clients(plan, &volume, &fs, &failed);
-        }
+        let leave = Arc::new(AtomicBool::new(false));
+        let doings = Doings {
+            without: plan.without.clone(),
+            log: self.log.clone(),
+            volume: volume.clone(),
+            leave: leave.clone(),
+        };
+        let clients =
+            if number >= plan.quiet_lives { self.start_clients(&doings, &fs, &failed) } else { Vec::new() };
         let most = match self.world.random(4) {
             0 => LONG_LIFE_STEPS,
             1 | 2 if self.was_killed => SHORT_LIFE_STEPS,
@@ -275,6 +294,10 @@ impl Story {
             steps = steps.min(plan.last_steps);
         }
         self.world.run_steps(steps);
+        if self.world.random(UNMOUNTS) == 0 {
+            leave.store(true, Ordering::Relaxed);
+            self.unmount(&volume, &fs, &clients)?;
+        }
         if let Some(error) = failed.lock().take() {
             return Err((Checker::Client, error));
         }
@@ -298,6 +321,22 @@ impl Story {
         Ok(Some(point))
     }
 
+    /// Clients end what they do, and the file system is unmounted: then everything is durable.
+    fn unmount(&mut self, volume: &Watched, fs: &Fs, clients: &[Working]) -> Result<(), Found> {
+        self.log.note(|| "clients leave, and the file system is unmounted".to_owned());
+        let have_left = || clients.iter().all(|client| client.lock().is_some());
+        if !self.world.run_steps_until(STEPS_MAX, have_left) && !have_left() {
+            return Err((Checker::End, "what a client does has no end".to_owned()));
+        }
+        let fs = fs.clone();
+        match self.finish(async move { fs.unmount().await })? {
+            Ok(()) => self.folders.iter().for_each(|folder| folder.lock().synced(None)),
+            Err(error) if volume.has_failed() => self.log.note(|| format!("unmount: {error}")),
+            Err(error) => return Err((Checker::Client, format!("unmount: {error}"))),
+        }
+        Ok(())
+    }
+
     /// While a member is missing, nothing is overwritten where it lies.
     fn look_at_overwrites(&self, fs: &Fs) -> Result<(), Found> {
         let fs = fs.clone();
@@ -308,23 +347,17 @@ impl Story {
         Err((Checker::Client, format!("{blocks} blocks were overwritten in place while a member is missing")))
     }
 
-    fn start_clients(
-        &self,
-        plan: &Plan,
-        volume: &Arc<Watched>,
-        fs: &Fs,
-        failed: &Arc<Mutex<Option<String>>>,
-    ) {
-        let doings = Doings { without: plan.without.clone(), log: self.log.clone(), volume: volume.clone() };
-        for folder in &self.folders {
+    fn start_clients(&self, doings: &Doings, fs: &Fs, failed: &Arc<Mutex<Option<String>>>) -> Vec<Working> {
+        let start = |folder: &Arc<Mutex<Folder>>| {
             let client = Client::new(self.world.env(), fs.clone(), folder.clone(), doings.clone());
             let failed = failed.clone();
             self.world.start(async move {
                 if let Err(error) = client.work().await {
                     failed.lock().get_or_insert(error);
                 }
-            });
-        }
+            })
+        };
+        self.folders.iter().map(start).collect()
     }
 
     /// Looks at all that power has left, and mounts it.
