@@ -101,6 +101,8 @@ mutants! {
     ReplayFreesLate,
     /// A part of an extent is cut where it begins only.
     PartNotCut,
+    /// Stripes may be filled while they are discarded.
+    DiscardNotKept,
     /// An unmount does not wake the background that is to end.
     EndNotHeard,
 }

@@ -104,6 +104,9 @@ async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsErro
         *committed = shared.env.now();
         shared.commit(None).await?;
     }
+    if shared.discard_some().await {
+        shared.kick.want();
+    }
     let cleans = clean(shared, is_clean).await?;
     Ok(is_clean && !cleans)
 }

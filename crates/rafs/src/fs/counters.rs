@@ -25,6 +25,8 @@ pub struct Counters {
     pub whole_rows: u64,
     /// Blocks that were written beside live ones.
     pub single_blocks: u64,
+    /// Stripes that were discarded.
+    pub discarded_stripes: u64,
     /// Blocks whose CRC was wrong, and which redundancy had still.
     pub healed_blocks: u64,
 }

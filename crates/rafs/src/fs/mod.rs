@@ -11,6 +11,7 @@
 //! * `map`: extents; `read`, `write`: bytes;
 //! * `write_out`: from the buffer to stripes; `pieces`: what moves there; `commit`: to the journal; `sync`: both, with their locks;
 //! * `cleaning`: what is left in half-empty stripes moves together;
+//! * `discards`: the volume is told of stripes that nobody needs any more;
 //! * `background`: what goes on by itself; `mount`: mkfs, mount and unmount; `pace`: when it is written out;
 //! * `attr`, `error`, `counters`: what callers see.
 
@@ -20,6 +21,7 @@ mod background;
 mod cleaning;
 mod commit;
 mod counters;
+mod discards;
 mod entries;
 mod error;
 mod journaled;

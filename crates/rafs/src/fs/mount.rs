@@ -50,6 +50,8 @@ pub struct MountOptions {
     pub cleans: bool,
     /// Stripes that were written less long ago are left alone by that: what is young is likely to change soon.
     pub cleaned_after: Duration,
+    /// Stripes of which all is free are discarded, once what freed them is durable.
+    pub discards: bool,
     /// Nodes of the tree that are kept in memory.
     pub cached_nodes: usize,
 }
@@ -63,6 +65,7 @@ impl Default for MountOptions {
             age: Duration::from_secs(5),
             cleans: true,
             cleaned_after: Duration::from_secs(30),
+            discards: false,
             cached_nodes: 1 << 14,
         }
     }
@@ -136,10 +139,11 @@ impl Fs {
             return Err(MountError::Buffer { blocks: options.buffer_blocks, stripe_blocks, wanted });
         }
         let ground = Ground::read(&*volume).await?;
-        let (store, replay) = match options.is_read_only {
+        let (mut store, replay) = match options.is_read_only {
             true => Store::open_read_only(volume.clone(), ground, options.cached_nodes).await?,
             false => Store::open(volume.clone(), ground, options.cached_nodes).await?,
         };
+        store.want_discards(options.discards && !options.is_read_only);
         let settings =
             Settings { blocks: options.buffer_blocks, free_percent: options.free_percent, age: options.age };
         let buffer = Buffer::new(settings, stripe_blocks);

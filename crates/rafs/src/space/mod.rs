@@ -230,6 +230,21 @@ impl Space {
         (free as u64 + self.untyped.len() as u64 * of_group, self.layout.groups * of_group)
     }
 
+    /// Keeps a stripe of which all is free for the caller, until it is [closed](Self::close): nobody else fills it. False if some of it is
+    /// not free, or if it is being filled.
+    pub fn keep(&mut self, stripe: StripeNo) -> bool {
+        let Some(group) = self.group_of(stripe) else { return false };
+        if self.open.contains(&stripe) || self.busy(stripe).1 > 0 {
+            return false;
+        }
+        if self.untyped.contains(&group) {
+            self.give_kind(group, GroupKind::Large);
+        }
+        self.open.insert(stripe);
+        self.list(stripe);
+        true
+    }
+
     /// The caller no longer fills a stripe.
     pub fn close(&mut self, stripe: StripeNo) {
         self.open.remove(&stripe);

@@ -186,7 +186,7 @@ impl Store {
         for place in self.tree.settle() {
             self.given_up.remove(&place);
             if !lives(Mutant::NodesReused) {
-                self.space.release(block(place))?;
+                self.release(block(place))?;
             }
         }
         self.end_running()

@@ -5,6 +5,7 @@
 //! rows are free again. After a crash, [`Store::open`] takes the newest anchor's tree and repeats what was committed since.
 
 mod checkpoint;
+mod discards;
 mod error;
 mod ground;
 mod make;
@@ -23,7 +24,7 @@ use stripewise_format::rafs::{
     superblock::Superblock,
 };
 
-use self::running::Running;
+use self::{discards::Discards, running::Running};
 pub use self::{
     error::StoreError,
     ground::{Ground, GroundError},
@@ -71,6 +72,7 @@ pub struct Store {
     is_unflushed: bool,
     /// Blocks of files came along with commits since the last checkpoint.
     has_data: bool,
+    discards: Discards,
     /// What is on the volume is not known: an anchor could not be written. Or writes are under way; if their future is dropped, this
     /// stays so.
     has_failed: bool,
@@ -271,7 +273,7 @@ impl Store {
         self.space.free(blocks.clone())?;
         self.running.note(Change::Free(run(&blocks)));
         if lives(Mutant::FreedAtOnce) {
-            self.space.release(blocks)?;
+            self.release(blocks)?;
         } else {
             self.running.freed.push(blocks);
         }
@@ -314,8 +316,15 @@ impl Store {
     /// The running transaction is durable.
     fn end_running(&mut self) -> Result<(), StoreError> {
         for blocks in std::mem::take(&mut self.running).freed {
-            self.space.release(blocks)?;
+            self.release(blocks)?;
         }
+        Ok(())
+    }
+
+    /// What frees these blocks is durable: they are free, and stripes of which all is free may be discarded.
+    fn release(&mut self, blocks: Range<BlockNo>) -> Result<(), StoreError> {
+        let free = self.space.release(blocks)?;
+        self.discards.add(free);
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use super::{
     FileBlocks, Ground, Store, StoreError,
+    discards::Discards,
     ground::{bad_copies, write_row},
     running::Running,
 };
@@ -139,6 +140,7 @@ impl Store {
             given_up: Default::default(),
             is_unflushed: false,
             has_data: false,
+            discards: Discards::default(),
             has_failed: false,
             volume,
             healing,

@@ -375,6 +375,7 @@ impl Story {
             buffer_blocks: 128,
             cached_nodes: 64,
             cleaned_after: CLEANED_AFTER,
+            discards: self.world.random(2) == 0,
             ..MountOptions::default()
         };
         let (env, mounted) = (self.world.env(), volume.clone());

@@ -14,7 +14,7 @@ use stripewise_device::{
     Completion, EnvHandle, IoBuf, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, SharedBuf,
 };
 use stripewise_rafs::{
-    shape::{Cell, Geometry, StripeNo},
+    shape::{BLOCK_BYTES, Cell, Geometry, StripeNo},
     volume::Volume,
 };
 
@@ -163,7 +163,19 @@ impl Volume for Watched {
         self.with_faults([Fault::Flush, Fault::FlushDone], || self.volume.flush())
     }
 
+    /// What it reads as afterwards is not defined, so it is something that nobody has written.
     fn discard(&self, stripes: Range<StripeNo>) -> Completion {
-        self.volume.discard(stripes)
+        let (env, volume, rest) = (self.env.clone(), self.volume.clone(), self.rest());
+        let blocks = volume.geometry().stripe_blocks() as usize;
+        let junk = IoBuf::copy_of(&[0xDB; BLOCK_BYTES]).freeze();
+        IoFuture::boxed(async move {
+            if let Some(rest) = rest {
+                env.sleep(rest).await;
+            }
+            for stripe in stripes.start.0..stripes.end.0 {
+                volume.write_rows(StripeNo(stripe), 0, &vec![junk.clone(); blocks]).await?;
+            }
+            Ok(())
+        })
     }
 }

@@ -1,0 +1,47 @@
+//! Discards: the volume is told of stripes that nobody needs any more.
+//!
+//! They go out in batches, in the background. A batch is kept from writers while it is under way, so it takes few of the stripes that
+//! are free; where these are few, none is discarded, since it will be written again soon.
+
+use std::ops::Range;
+
+use super::{Shared, state::State};
+use crate::shape::StripeNo;
+
+/// Stripes that are discarded at the same time.
+const AT_ONCE: usize = 64;
+/// One in so many free stripes may be under way.
+const FREE_PARTS: u64 = 4;
+
+impl Shared {
+    /// Discards a batch of what waits. Returns whether more does.
+    pub(super) async fn discard_some(&self) -> bool {
+        let runs = self.state.lock().await.begin_discards();
+        for run in &runs {
+            // What the volume cannot discard stays as it is, and nobody needs it.
+            let discarded = self.volume.discard(run.clone()).await;
+            self.state.lock().await.end_discard(run.clone(), discarded.is_ok());
+        }
+        self.state.lock().await.store.has_discards()
+    }
+}
+
+impl State {
+    fn begin_discards(&mut self) -> Vec<Range<StripeNo>> {
+        if !self.store.has_discards() || self.check_writable().is_err() {
+            return Vec::new();
+        }
+        let may_keep = self.store.free_stripes().0 / FREE_PARTS;
+        if may_keep == 0 {
+            self.store.forget_discards();
+        }
+        self.store.keep_discards(AT_ONCE.min(usize::try_from(may_keep).unwrap_or(AT_ONCE)))
+    }
+
+    fn end_discard(&mut self, run: Range<StripeNo>, is_done: bool) {
+        if is_done {
+            self.counters.discarded_stripes += run.end.0 - run.start.0;
+        }
+        (run.start.0..run.end.0).for_each(|stripe| self.store.close_stripe(StripeNo(stripe)));
+    }
+}
