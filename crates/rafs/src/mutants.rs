@@ -103,6 +103,10 @@ mutants! {
     PartNotCut,
     /// Stripes may be filled while they are discarded.
     DiscardNotKept,
+    /// A record may become durable before blocks that are in the place of others.
+    ReplacedTrails,
+    /// What is overwritten where it lies need not be in the journal, though all data goes there.
+    OverwriteNotJournaled,
     /// An unmount does not wake the background that is to end.
     EndNotHeard,
 }

@@ -89,6 +89,24 @@ impl Buffer {
         lent
     }
 
+    /// Lends what has waited for longest, up to so many blocks. Of an entry that does not fit, it is a part.
+    pub fn fill_oldest(&mut self, room: u32) -> Vec<Lent> {
+        let (mut lent, mut left) = (Vec::new(), u64::from(room));
+        while left > 0
+            && let Some(slot) = self.lists.oldest_slot()
+            && let Some((inode, first)) = self.lists.get(slot).map(|entry| (entry.owner.inode, entry.first))
+        {
+            if slot.blocks() > left {
+                self.cut(inode, first + left);
+                continue;
+            }
+            let Some(one) = self.lend_slot(slot) else { break };
+            left -= one.blocks();
+            lent.push(one);
+        }
+        lent
+    }
+
     /// Lends the first entries of a file that are not lent, as many as fit so many blocks.
     pub fn fill_of(&mut self, inode: u64, room: u32) -> Vec<Lent> {
         let (mut lent, mut left) = (Vec::new(), u64::from(room));

@@ -151,6 +151,11 @@ impl Buffer {
         self.files.contains_key(&inode)
     }
 
+    /// The files of which something is buffered.
+    pub fn files(&self) -> impl Iterator<Item = u64> {
+        self.files.keys().copied()
+    }
+
     /// Since when the oldest entry that is not lent waits.
     #[must_use]
     pub fn oldest(&self) -> Option<Timestamp> {

@@ -93,10 +93,7 @@ async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsErro
     }
     let is_clean = {
         let state = shared.state.lock().await;
-        state.buffer.blocks() == 0
-            && state.unused.is_empty()
-            && state.dirty.is_empty()
-            && !state.store.has_changes()
+        state.buffer.blocks() == 0 && state.unused.is_empty() && state.is_committed()
     };
     // Names and attributes are committed every T_t.
     let age = shared.pace.lock().age;

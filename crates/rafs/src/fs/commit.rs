@@ -26,13 +26,14 @@ struct Gathered {
 const FREED_EXTENTS: usize = 512;
 
 impl State {
-    /// Makes all names and attributes durable, and the buffered blocks of these files: they come along in the journal.
+    /// Makes all names and attributes durable, and the buffered blocks of these files, of each up to so many: they come along in the
+    /// journal.
     ///
     /// # Errors
     /// [`FsError`]; then all is as it was, and is tried again by the next commit.
-    pub(super) async fn commit(&mut self, files: &[u64]) -> Result<(), FsError> {
+    pub(super) async fn commit(&mut self, files: &[u64], blocks_max: usize) -> Result<(), FsError> {
         self.begin()?;
-        let gathered = self.gather(files).await;
+        let gathered = self.gather(files, blocks_max).await;
         let Gathered { data, before, new } = self.end(gathered)?;
         let committed = self.store.commit(&data).await;
         if let Err(error) = committed {
@@ -54,19 +55,24 @@ impl State {
         Ok(())
     }
 
-    async fn gather(&mut self, files: &[u64]) -> Result<Gathered, FsError> {
+    async fn gather(&mut self, files: &[u64], blocks_max: usize) -> Result<Gathered, FsError> {
         let mut gathered = Gathered::default();
         for inode in files {
             let Some(live) = self.live.get(inode) else { continue };
             gathered.before.push((*inode, live.kept_bytes));
-            self.gather_file(*inode, &mut gathered).await?;
+            self.gather_file(*inode, blocks_max, &mut gathered).await?;
         }
         self.put_dirty().await?;
         Ok(gathered)
     }
 
-    async fn gather_file(&mut self, inode: u64, gathered: &mut Gathered) -> Result<(), FsError> {
-        let pending: Vec<u64> = self.pending(inode).collect();
+    async fn gather_file(
+        &mut self,
+        inode: u64,
+        blocks_max: usize,
+        gathered: &mut Gathered,
+    ) -> Result<(), FsError> {
+        let pending: Vec<u64> = self.pending(inode).take(blocks_max).collect();
         if pending == [0] && self.is_small(inode).await? {
             if let Some(part) = self.buffer.read(inode, 0..1).first() {
                 self.put_inline(inode, &part.data).await?;
@@ -99,6 +105,16 @@ impl State {
             self.dirty.insert(inode);
         }
         self.raise_kept(inode);
+    }
+
+    /// Whether blocks of these files wait in the buffer, or others are in the journal only.
+    pub(super) fn wait_for_places(&self, files: &[u64]) -> bool {
+        !self.journaled.is_empty() || files.iter().any(|inode| self.pending(*inode).next().is_some())
+    }
+
+    /// Whether a commit would make nothing durable.
+    pub(super) fn is_committed(&self) -> bool {
+        self.dirty.is_empty() && !self.store.has_changes()
     }
 
     /// Writes the tree: the journal is empty then. Nothing may be durable in the journal only.

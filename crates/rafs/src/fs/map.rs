@@ -115,6 +115,7 @@ impl State {
             let own = one.blocks();
             let Some(gone) = one.part(&blocks) else { continue };
             self.store.remove(extent_key(inode, one.first)).await?;
+            self.store.let_data_come_first();
             let behind = if lives(Mutant::ExtentTailLost) { 0..0 } else { gone.blocks().end..own.end };
             for rest in [own.start..gone.first, behind] {
                 if let Some(rest) = one.part(&rest) {

@@ -13,6 +13,7 @@
 //! * `cleaning`: what is left in half-empty stripes moves together;
 //! * `discards`: the volume is told of stripes that nobody needs any more;
 //! * `background`: what goes on by itself; `mount`: mkfs, mount and unmount; `pace`: when it is written out;
+//! * `policy`: which of the paper's techniques a mount uses, and how it journals;
 //! * `attr`, `error`, `counters`: what callers see.
 
 mod attr;
@@ -31,6 +32,7 @@ mod names;
 mod operations;
 mod pace;
 mod pieces;
+mod policy;
 mod read;
 mod rename;
 mod state;
@@ -54,6 +56,7 @@ pub use self::{
     error::FsError,
     mount::{MountError, MountOptions},
     pace::Pace,
+    policy::{JournalMode, Technique, Without},
     rename::Rename,
     write::FILE_BYTES_MAX,
 };

@@ -20,13 +20,15 @@ use super::{
     background::{self, Kick},
     entries::inode_of,
     pace::Pace,
+    policy::{JournalMode, Technique, Without},
     state::{Now, State},
     write::FILE_BLOCKS_MAX,
 };
 use crate::{
-    buffer::{Buffer, Owner, Settings},
+    buffer::{Buffer, Owner},
     mutants::{Mutant, lives},
     shape::BLOCK_BYTES,
+    space::Measure,
     store::{self, FileBlocks, Ground, GroundError, MakeError, MakeOptions, OpenError, Store},
     tree::Scan,
     volume::Volume,
@@ -52,6 +54,12 @@ pub struct MountOptions {
     pub cleaned_after: Duration,
     /// Stripes of which all is free are discarded, once what freed them is durable.
     pub discards: bool,
+    /// How changes become durable.
+    pub journal: JournalMode,
+    /// Of the paper's techniques, those that are off.
+    pub without: Without,
+    /// Which of two stripes has more room.
+    pub measure: Measure,
     /// Nodes of the tree that are kept in memory.
     pub cached_nodes: usize,
 }
@@ -66,8 +74,19 @@ impl Default for MountOptions {
             cleans: true,
             cleaned_after: Duration::from_secs(30),
             discards: false,
+            journal: JournalMode::default(),
+            without: Without::default(),
+            measure: Measure::Rows,
             cached_nodes: 1 << 14,
         }
+    }
+}
+
+impl MountOptions {
+    /// By the paper's rules: stripes with most free blocks come first, however these lie, and nothing is cleaned.
+    #[must_use]
+    pub fn paper() -> Self {
+        Self { measure: Measure::Blocks, cleans: false, ..Self::default() }
     }
 }
 
@@ -144,8 +163,14 @@ impl Fs {
             false => Store::open(volume.clone(), ground, options.cached_nodes).await?,
         };
         store.want_discards(options.discards && !options.is_read_only);
-        let settings =
-            Settings { blocks: options.buffer_blocks, free_percent: options.free_percent, age: options.age };
+        let measure = match options.without.has(Technique::Allocation) {
+            true => Measure::Nothing,
+            false => options.measure,
+        };
+        store.set_measure(measure);
+        store.let_data_trail(options.journal == JournalMode::Writeback);
+        let pace = Pace { free_percent: options.free_percent, age: options.age };
+        let settings = pace.settings(&options);
         let buffer = Buffer::new(settings, stripe_blocks);
         let mut state = State::new(volume.clone(), store, buffer, &options);
         for blocks in replay.data {
@@ -158,7 +183,7 @@ impl Fs {
             volume,
             healing,
             options,
-            pace: Mutex::new(Pace { free_percent: options.free_percent, age: options.age }),
+            pace: Mutex::new(pace),
             state: AsyncMutex::new(state),
             turn: AsyncMutex::new(()),
             syncs: Mutex::new(Vec::new()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Fs;
+use super::{Fs, MountOptions, policy::Technique};
 use crate::buffer::Settings;
 
 /// When it is written out.
@@ -14,6 +14,15 @@ pub struct Pace {
     pub age: Duration,
 }
 
+impl Pace {
+    /// That of a buffer. Without the technique of this name, what comes is written out at once.
+    pub(super) fn settings(self, options: &MountOptions) -> Settings {
+        let waits = !options.without.has(Technique::Buffer);
+        let free_percent = if waits { self.free_percent } else { 100 };
+        Settings { blocks: options.buffer_blocks, free_percent, age: self.age }
+    }
+}
+
 impl Fs {
     /// When it is written out now.
     #[must_use]
@@ -23,10 +32,8 @@ impl Fs {
 
     /// Changes when it is written out, from now on.
     pub async fn set_pace(&self, pace: Pace) {
-        let Pace { free_percent, age } = pace;
-        let blocks = self.shared.options.buffer_blocks;
         let mut state = self.shared.state.lock().await;
-        state.buffer.set(Settings { blocks, free_percent, age });
+        state.buffer.set(pace.settings(&self.shared.options));
         *self.shared.pace.lock() = pace;
         drop(state);
         // What was not due may be so now, and a sleep that has begun is as long as it was.

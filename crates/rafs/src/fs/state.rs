@@ -12,7 +12,10 @@ use stripewise_format::rafs::{
     key::{Key, KeyKind},
 };
 
-use super::{Attr, FsError, MountOptions, cleaning::Cleaning, counters::Counters, journaled::Journaled};
+use super::{
+    Attr, FsError, JournalMode, MountOptions, Without, cleaning::Cleaning, counters::Counters,
+    journaled::Journaled,
+};
 use crate::{
     buffer::Buffer,
     mutants::{Mutant, lives},
@@ -75,6 +78,9 @@ pub(super) struct State {
     pub(super) cleans: bool,
     /// How long after they were written.
     pub(super) cleaned_after: Duration,
+    /// Of the paper's techniques, those that are off.
+    pub(super) without: Without,
+    pub(super) journal: JournalMode,
     pub(super) counters: Counters,
     pub(super) is_read_only: bool,
     /// A change is under way, or was not ended: what is in memory is no state of the file system.
@@ -99,6 +105,8 @@ impl State {
             cleaning: Cleaning::default(),
             cleans: options.cleans,
             cleaned_after: options.cleaned_after,
+            without: options.without,
+            journal: options.journal,
             counters: Counters::default(),
             is_read_only: options.is_read_only,
             is_changing: false,

@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use stripewise_device::Timestamp;
 
 use super::{
-    Fs, FsError, Shared,
+    Fs, FsError, JournalMode, Shared,
+    state::State,
     write_out::{Planned, Scope},
 };
 use crate::{
@@ -26,6 +27,9 @@ const OLDEST_EVERY: u64 = 4;
 const BATCHES_MAX: u64 = 1 << 16;
 /// Parts of the journal that one fsync may take along; what is larger goes to stripes first.
 const JOURNAL_PARTS: u64 = 8;
+
+/// The journal has no room.
+const FULL: FsError = FsError::Store(StoreError::Commit(CommitError::Full));
 
 /// Whose blocks come along with a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,15 +74,11 @@ impl Fs {
 
 impl Shared {
     async fn fsync(&self, inode: u64) -> Result<(), FsError> {
-        let is_large = {
-            let state = self.state.lock().await;
-            let most = state.store.journal_room().1 * u64::from(state.volume.geometry().data_columns())
-                / JOURNAL_PARTS;
-            let most = most.min(u64::from(state.volume.geometry().stripe_blocks()) / 2).max(1);
-            state.pending(inode).take(most as usize + 1).count() as u64 > most
-        };
-        if is_large {
-            self.write_out(Scope::File(inode)).await?;
+        match self.options.journal {
+            JournalMode::Data => self.journal_file(inode).await?,
+            JournalMode::None => self.write_out(Scope::File(inode)).await?,
+            _ if self.is_large(inode).await => self.write_out(Scope::File(inode)).await?,
+            _ => {}
         }
         let ticket: Ticket = Arc::new((inode, Mutex::new(None)));
         self.syncs.lock().push(ticket.clone());
@@ -88,7 +88,45 @@ impl Shared {
         told.unwrap_or(committed)
     }
 
+    /// Whether a file waits with more blocks than are to come along with a commit.
+    async fn is_large(&self, inode: u64) -> bool {
+        let state = self.state.lock().await;
+        let half = state.volume.geometry().stripe_blocks() as usize / 2;
+        let most = along_max(&state).min(half).max(1);
+        state.pending(inode).take(most + 1).count() > most
+    }
+
+    /// Commits what waits of a file, as much as may come along with a commit at a time, but for a rest.
+    async fn journal_file(&self, inode: u64) -> Result<(), FsError> {
+        let (most, waiting) = {
+            let state = self.state.lock().await;
+            (along_max(&state), state.pending(inode).count())
+        };
+        for _ in 0..waiting / most {
+            self.commit_part(inode, most).await?;
+        }
+        Ok(())
+    }
+
+    async fn commit_part(&self, inode: u64, blocks_max: usize) -> Result<(), FsError> {
+        for _ in 0..TRIES {
+            let committed = self.state.lock().await.commit(&[inode], blocks_max).await;
+            if !is_full(committed) {
+                return committed;
+            }
+            self.make_journal_room().await?;
+        }
+        Err(FULL)
+    }
+
     pub(super) async fn sync(&self) -> Result<(), FsError> {
+        if self.options.journal == JournalMode::Data {
+            let files: Vec<u64> = self.state.lock().await.buffer.files().collect();
+            for inode in files {
+                self.journal_file(inode).await?;
+                self.commit_part(inode, usize::MAX).await?;
+            }
+        }
         self.write_out(Scope::All).await?;
         // What was overwritten before it was written out is nowhere else: its newer version comes along.
         self.commit_with(None, Along::Overtaken).await
@@ -105,7 +143,7 @@ impl Shared {
     }
 
     async fn commit_with(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
-        for _ in 0..TRIES {
+        for left in (0..TRIES).rev() {
             let mut state = self.state.lock().await;
             if let Some(told) = own.and_then(|ticket| *ticket.1.lock()) {
                 return told;
@@ -117,10 +155,15 @@ impl Shared {
             }
             files.sort_unstable();
             files.dedup();
-            let committed = state.commit(&files).await;
-            if let Err(FsError::Store(StoreError::Commit(CommitError::Full | CommitError::TooLarge))) =
-                committed
-            {
+            // Without a journal there is a record all the same if clients write on, so that it never is all written out.
+            let has_journal = self.options.journal != JournalMode::None || left == 0;
+            let committed = match has_journal {
+                true => state.commit(&files, usize::MAX).await,
+                false if state.wait_for_places(&files) => Err(FULL),
+                false if state.is_committed() => Ok(()),
+                false => state.checkpoint().await,
+            };
+            if is_full(committed) {
                 self.syncs.lock().extend(tickets);
                 drop(state);
                 for inode in files {
@@ -135,7 +178,7 @@ impl Shared {
             tickets.iter().for_each(|ticket| *ticket.1.lock() = Some(committed));
             return committed;
         }
-        Err(FsError::Store(StoreError::Commit(CommitError::Full)))
+        Err(FULL)
     }
 
     /// Writes out what is in the journal only, and makes a checkpoint.
@@ -154,7 +197,7 @@ impl Shared {
                 return state.checkpoint().await;
             }
         }
-        Err(FsError::Store(StoreError::Commit(CommitError::Full)))
+        Err(FULL)
     }
 
     /// Writes out what was buffered when this began, of all files or of one.
@@ -223,4 +266,15 @@ impl Shared {
         }
         result.map(|()| written)
     }
+}
+
+/// Blocks that come along with a commit at most.
+fn along_max(state: &State) -> usize {
+    let blocks = state.store.journal_room().1 * u64::from(state.volume.geometry().data_columns());
+    ((blocks / JOURNAL_PARTS) as usize).max(1)
+}
+
+/// Whether a commit needs room in the journal first.
+fn is_full(committed: Result<(), FsError>) -> bool {
+    matches!(committed, Err(FsError::Store(StoreError::Commit(CommitError::Full | CommitError::TooLarge))))
 }

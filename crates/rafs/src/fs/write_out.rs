@@ -15,7 +15,7 @@ use stripewise_format::{
     },
 };
 
-use super::{FsError, map::Mapped, state::State};
+use super::{FsError, JournalMode, Technique, map::Mapped, state::State};
 use crate::{
     buffer::{Lent, Owner},
     mutants::{Mutant, lives},
@@ -67,6 +67,8 @@ impl State {
     /// overwritten. None if nothing is left. The number tells how many blocks were written at once.
     pub(super) async fn plan_stripe(&mut self, scope: Scope) -> Result<(u64, Option<Planned>), FsError> {
         let whole = match scope {
+            _ if self.without.has(Technique::Layout) => None,
+            Scope::All if self.without.has(Technique::Flush) => None,
             Scope::All => self.buffer.lend_whole(),
             Scope::File(inode) => self.buffer.lend_whole_of(inode),
         };
@@ -91,6 +93,7 @@ impl State {
         };
         let room = self.store.free_slots(opened.stripe).len() as u32;
         let lent = match scope {
+            Scope::All if self.without.has(Technique::Flush) => self.buffer.fill_oldest(room),
             Scope::All => self.buffer.fill(room, Owner { folder: 0, inode: 0 }),
             Scope::File(inode) => self.buffer.fill_of(inode, room),
         };
@@ -139,6 +142,12 @@ impl State {
             return Ok(false);
         }
         let blocks = lent.first..lent.first + lent.blocks();
+        if self.journal == JournalMode::Data && !lives(Mutant::OverwriteNotJournaled) {
+            let is_journaled = |block| self.journaled.is_current(lent.owner.inode, block);
+            if !blocks.clone().all(is_journaled) {
+                return Ok(false);
+            }
+        }
         let all = self.mapped(lent.owner.inode, blocks.clone()).await?;
         let parts = all.iter().filter_map(|one| one.part(&blocks));
         let (mut count, mut is_plain) = (0, true);
@@ -240,7 +249,9 @@ impl State {
 
     /// Parts of files go to the free slots of a stripe: to as few rows as do, and there in their order.
     fn plan_small(&mut self, opened: Opened, mut lent: Vec<Lent>) -> Planned {
-        lent.sort_by_key(|part| (part.owner, part.first));
+        if !self.without.has(Technique::Flush) {
+            lent.sort_by_key(|part| (part.owner, part.first));
+        }
         let blocks: u64 = lent.iter().map(Lent::blocks).sum();
         let mut slots = self.store.free_slots(opened.stripe);
         let columns = self.volume.geometry().data_columns() as usize;
@@ -297,6 +308,9 @@ impl State {
             planned.lent.iter().for_each(|part| self.buffer.failed(part));
             return Ok(());
         }
+        if planned.is_large {
+            self.store.let_data_come_first();
+        }
         let mut places = planned.places.iter();
         let mut files: BTreeMap<u64, Vec<(u64, BlockNo, u32)>> = BTreeMap::new();
         for part in &planned.lent {
@@ -317,11 +331,12 @@ impl State {
                 let range = new.blocks();
                 self.counters.written_blocks += range.end - range.start;
                 self.map(inode, planned.opened.kind, new).await?;
-                if range.start == 0 && !lives(Mutant::InlineStays) {
-                    self.store.remove(Key::new(inode, KeyKind::Inline, 0)).await?;
+                let is_first = range.start == 0 && !lives(Mutant::InlineStays);
+                if is_first && self.store.remove(Key::new(inode, KeyKind::Inline, 0)).await? {
+                    self.store.let_data_come_first();
                 }
                 self.leave(inode, range.clone())?;
-                if !planned.is_large {
+                if !planned.is_large && !self.without.has(Technique::Layout) {
                     self.note_full(inode, &range).await?;
                 }
             }
@@ -336,6 +351,7 @@ impl State {
     /// Blocks of a file no longer need the journal: they have places.
     fn leave(&mut self, inode: u64, blocks: Range<u64>) -> Result<(), FsError> {
         for run in self.journaled.remove(inode, blocks) {
+            self.store.let_data_come_first();
             if !lives(Mutant::LeftNotTold) {
                 self.store.forget_data(inode, run);
             }

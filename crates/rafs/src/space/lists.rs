@@ -50,6 +50,12 @@ impl Lists {
         Some((*stripe, *rank))
     }
 
+    /// The first stripe that does not lie before `near`, or else the first, however little of it is free.
+    pub(super) fn next(&self, near: StripeNo) -> Option<StripeNo> {
+        let next = self.ranks.range(near..).next().or_else(|| self.ranks.first_key_value());
+        next.map(|(stripe, _)| *stripe)
+    }
+
     /// The stripes of lists with so many free blocks or more, the emptiest ones first, and how many blocks of each are free.
     pub(super) fn with_free(&self, blocks: u32) -> Vec<(StripeNo, u32)> {
         let lists = self.by_rank.iter().filter(|(rank, _)| rank.blocks >= blocks);

@@ -47,6 +47,8 @@ pub enum Measure {
     Blocks,
     /// That with more free rows, since these are written without a read; of those with as many, that with more free blocks.
     Rows,
+    /// That does not count: the next stripe with a free block does, and there the next block.
+    Nothing,
 }
 
 /// How many blocks of the groups are what. The others are free.
@@ -139,6 +141,16 @@ impl Space {
         }
     }
 
+    /// Changes which of two stripes has more room.
+    pub fn set_measure(&mut self, measure: Measure) {
+        if std::mem::replace(&mut self.measure, measure) == measure {
+            return;
+        }
+        let groups: Vec<u64> = self.used.keys().copied().collect();
+        let stripes = groups.into_iter().flat_map(|group| self.stripes_of(group));
+        stripes.collect::<Vec<_>>().into_iter().for_each(|stripe| self.list(StripeNo(stripe)));
+    }
+
     /// Takes up a group as the tree has it.
     ///
     /// # Errors
@@ -187,7 +199,14 @@ impl Space {
 
     fn open_best(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
         let whole = self.layout.geometry.stripe_blocks();
-        let best = self.lists.get(&kind).and_then(|lists| lists.best(near));
+        let lists = self.lists.get(&kind);
+        if self.measure == Measure::Nothing
+            && kind != GroupKind::Large
+            && let Some(stripe) = lists.and_then(|lists| lists.next(near))
+        {
+            return Some(self.opened(Opened { stripe, kind }));
+        }
+        let best = lists.and_then(|lists| lists.best(near));
         let is_whole = best.is_some_and(|(_, rank)| rank.blocks == whole);
         let opened = match best {
             Some((stripe, _)) if is_whole => Some(Opened { stripe, kind }),
@@ -196,9 +215,14 @@ impl Space {
                 .or(best.map(|(stripe, _)| Opened { stripe, kind }))
                 .or_else(|| self.borrowed(kind, near)),
         }?;
+        Some(self.opened(opened))
+    }
+
+    /// A stripe is being filled from now on.
+    fn opened(&mut self, opened: Opened) -> Opened {
         self.open.insert(opened.stripe);
         self.list(opened.stripe);
-        Some(opened)
+        opened
     }
 
     /// These stripes are being emptied: they are filled only if no other one has room. Those that were before no longer are.
@@ -240,8 +264,7 @@ impl Space {
         if self.untyped.contains(&group) {
             self.give_kind(group, GroupKind::Large);
         }
-        self.open.insert(stripe);
-        self.list(stripe);
+        self.opened(Opened { stripe, kind: GroupKind::Large });
         true
     }
 
@@ -266,6 +289,11 @@ impl Space {
     pub fn free_slots(&self, stripe: StripeNo) -> Vec<u32> {
         let Layout { geometry, order, .. } = self.layout;
         let mut all: Vec<u32> = (0..geometry.stripe_blocks()).collect();
+        if self.measure == Measure::Nothing {
+            let used = self.used_of(stripe);
+            all.retain(|slot| used.is_none_or(|(used, within)| used.is_free(within, *slot)));
+            return all;
+        }
         all.sort_by_key(|slot| geometry.cell(order, *slot).row);
         let Some((used, within)) = self.used_of(stripe) else { return all };
         let rows: BTreeSet<u32> = used.free_rows(within, &geometry, order).into_iter().collect();
@@ -452,7 +480,7 @@ impl Space {
         let (used, within) = self.used_of(stripe)?;
         let blocks = geometry.stripe_blocks() - used.counts(within).1 as u32;
         let rows = match self.measure {
-            Measure::Blocks => 0,
+            Measure::Blocks | Measure::Nothing => 0,
             Measure::Rows => used.free_rows(within, &geometry, order).len() as u32,
         };
         (blocks > 0).then_some(Rank { rows, blocks })

@@ -42,7 +42,7 @@ use crate::{
     journal::{CommitError, Journal},
     mutants::{Mutant, lives},
     shape::{BlockNo, Geometry, Order, StripeNo},
-    space::{Counts, Opened, Space},
+    space::{Counts, Measure, Opened, Space},
     tree::Tree,
     volume::Volume,
 };
@@ -70,6 +70,10 @@ pub struct Store {
     given_up: BTreeSet<BlockNo>,
     /// File blocks were written and not flushed.
     is_unflushed: bool,
+    /// A record may become durable before blocks that it refers to.
+    may_trail: bool,
+    /// Not before those that were written and not flushed.
+    comes_first: bool,
     /// Blocks of files came along with commits since the last checkpoint.
     has_data: bool,
     discards: Discards,
@@ -240,6 +244,11 @@ impl Store {
         self.space.free_stripes()
     }
 
+    /// Changes which of two stripes has more room.
+    pub fn set_measure(&mut self, measure: Measure) {
+        self.space.set_measure(measure);
+    }
+
     /// These stripes are filled only if no other one has room, until the next call.
     pub fn avoid(&mut self, stripes: &BTreeSet<StripeNo>) {
         self.space.avoid(stripes);
@@ -293,16 +302,22 @@ impl Store {
     }
 
     async fn commit_begun(&mut self, data: &[FileBlocks]) -> Result<(), StoreError> {
+        let is_empty = self.running.is_empty() && data.is_empty();
         // What the record refers to must not come after it.
-        if !lives(Mutant::DataNotFlushed) {
+        let trails = self.may_trail && !self.comes_first && !is_empty;
+        if !trails && !lives(Mutant::DataNotFlushed) {
             self.flush().await?;
         }
-        if self.running.is_empty() && data.is_empty() {
+        if is_empty {
             return Ok(());
         }
         let transaction = self.running.transaction(data);
         match self.journal.commit(&transaction).await {
-            Ok(()) => self.end_running()?,
+            // The record was flushed, and all that was written before.
+            Ok(()) => {
+                self.is_unflushed &= !trails;
+                self.end_running()?;
+            }
             // With blocks of files, the lengths that they make durable would come before them.
             Err(CommitError::Full | CommitError::TooLarge) if !self.has_data && data.is_empty() => {
                 return self.checkpoint_begun(false).await;
@@ -331,9 +346,20 @@ impl Store {
     async fn flush(&mut self) -> Result<(), StoreError> {
         if self.is_unflushed {
             self.volume.flush().await?;
-            self.is_unflushed = false;
+            (self.is_unflushed, self.comes_first) = (false, false);
         }
         Ok(())
+    }
+
+    /// Lets records become durable before blocks that they refer to, where a crash then leaves what a reader notices, and nothing is lost
+    /// that was durable.
+    pub fn let_data_trail(&mut self, may_trail: bool) {
+        self.may_trail = may_trail;
+    }
+
+    /// What was written comes before the next record all the same: it is in the place of other blocks, or has no CRC.
+    pub fn let_data_come_first(&mut self) {
+        self.comes_first |= !lives(Mutant::ReplacedTrails);
     }
 
     /// Whether it takes changes.

@@ -139,6 +139,8 @@ impl Store {
             next_inode: anchor.1.next_inode,
             given_up: Default::default(),
             is_unflushed: false,
+            may_trail: false,
+            comes_first: false,
             has_data: false,
             discards: Discards::default(),
             has_failed: false,

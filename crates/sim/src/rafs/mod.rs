@@ -25,7 +25,8 @@ use parking_lot::Mutex;
 use stripewise_rafs::mutants::{self, Mutant};
 use stripewise_rafs::{
     check::check,
-    fs::{Fs, MountOptions},
+    fs::{Fs, JournalMode, MountOptions, Technique, Without},
+    space::Measure,
     volume::Volume,
 };
 
@@ -250,6 +251,8 @@ struct Story {
     /// The program was killed last, so that members have more than is durable.
     was_killed: bool,
     may_lose: bool,
+    /// How the last mount journals, or did.
+    journal: JournalMode,
     log: Log,
 }
 
@@ -267,6 +270,7 @@ impl Story {
             has_hurt: false,
             was_killed: false,
             may_lose: false,
+            journal: JournalMode::default(),
             log,
         })
     }
@@ -371,22 +375,40 @@ impl Story {
         if let Some(problem) = report.problems.first() {
             return Err((Checker::Fsck, problem.to_string()));
         }
-        let options = MountOptions {
-            buffer_blocks: 128,
-            cached_nodes: 64,
-            cleaned_after: CLEANED_AFTER,
-            discards: self.world.random(2) == 0,
-            ..MountOptions::default()
-        };
+        let options = self.some_options();
+        self.log.note(|| format!("a mount with {options:?}"));
+        let before = std::mem::replace(&mut self.journal, options.journal);
         let (env, mounted) = (self.world.env(), volume.clone());
         let fs = self.finish(async move { Fs::mount(env, mounted, options).await })?;
         let fs = fs.map_err(|error| (Checker::Mount, error.to_string()))?;
         for folder in &self.folders {
             let (fs, folder) = (fs.clone(), folder.clone());
-            let looked = self.finish(async move { client::look(&fs, &folder, is_just_lost).await })?;
+            let looked =
+                self.finish(async move { client::look(&fs, &folder, before, is_just_lost).await })?;
             looked.map_err(|what| (Checker::Content, what))?;
         }
         Ok((volume, fs))
+    }
+
+    /// How it is mounted: mostly as it is by itself.
+    fn some_options(&self) -> MountOptions {
+        let technique = Technique::ALL[self.world.random(4) as usize];
+        let without = Without::default();
+        MountOptions {
+            buffer_blocks: 128,
+            cached_nodes: 64,
+            cleaned_after: CLEANED_AFTER,
+            discards: self.world.random(2) == 0,
+            journal: match self.world.random(8) {
+                0 => JournalMode::None,
+                1 => JournalMode::Writeback,
+                2 | 3 => JournalMode::Data,
+                _ => JournalMode::Ordered,
+            },
+            without: if self.world.random(4) == 0 { without.and(technique) } else { without },
+            measure: if self.world.random(8) == 0 { Measure::Blocks } else { Measure::Rows },
+            ..MountOptions::default()
+        }
     }
 
     fn finish<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Result<T, Found> {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stripewise_rafs::fs::JournalMode;
+
 use super::ground::STRIPE_BYTES;
 
 /// Bytes that power failures do not split, in files that lie out of place and in others.
@@ -10,6 +12,9 @@ pub(super) const SECTOR: usize = 512;
 
 /// Names in a client's folder, and which file each leads to.
 pub(super) type Names = BTreeMap<String, u64>;
+
+/// Files that were found by name, and what is in each; none where it cannot be read.
+pub(super) type Files = BTreeMap<String, Option<Vec<u8>>>;
 
 /// A moment in the life of a folder: how many versions of its names and files there were.
 pub(super) struct Marks {
@@ -30,6 +35,8 @@ pub(super) struct Folder {
     large: BTreeSet<u64>,
     /// A member was lost in the last crash: these may be anything.
     forgives_large: bool,
+    /// What was overwritten where it lies was in the journal before the last crash: blocks count there, too.
+    was_journaled: bool,
     count: u64,
 }
 
@@ -41,6 +48,7 @@ impl Folder {
             files: BTreeMap::new(),
             large: BTreeSet::new(),
             forgives_large: false,
+            was_journaled: false,
             count: 0,
         }
     }
@@ -113,10 +121,12 @@ impl Folder {
     /// Looks at what was found. From then on it is what it is.
     pub(super) fn look(
         &mut self,
-        found: Option<&BTreeMap<String, Vec<u8>>>,
+        found: Option<&Files>,
+        journal: JournalMode,
         is_member_lost: bool,
     ) -> Result<(), String> {
         self.forgives_large = is_member_lost;
+        self.was_journaled = journal == JournalMode::Data;
         let in_found = |names: &Option<Names>| match (names, found) {
             (None, None) => true,
             (Some(names), Some(found)) => names.keys().eq(found.keys()) && self.fits(names, found).is_ok(),
@@ -126,28 +136,33 @@ impl Folder {
         let Some(names) = last else { return Err(self.why(found)) };
         let mut files = BTreeMap::new();
         for (name, file) in names.iter().flatten() {
-            let bytes = found.and_then(|found| found.get(name)).cloned().unwrap_or_default();
-            files.insert(*file, vec![bytes]);
+            let bytes = found.and_then(|found| found.get(name)).cloned().flatten();
+            files.insert(*file, bytes.into_iter().collect());
         }
         (self.names, self.files) = (vec![names], files);
         Ok(())
     }
 
     /// Whether each file is what it may be.
-    fn fits(&self, names: &Names, found: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
+    fn fits(&self, names: &Names, found: &Files) -> Result<(), String> {
         for (name, file) in names {
             if self.forgives_large && self.large.contains(file) {
                 continue;
             }
-            let unit = if self.large.contains(file) { SECTOR } else { BLOCK };
-            judge(self.files.get(file).map_or(&[], Vec::as_slice), &found[name], unit)
-                .map_err(|what| format!("{}/{name}: {what}", self.name))?;
+            let unit = if self.large.contains(file) && !self.was_journaled { SECTOR } else { BLOCK };
+            let versions = self.files.get(file).map_or(&[][..], Vec::as_slice);
+            let judged = match &found[name] {
+                Some(bytes) => judge(versions, bytes, unit),
+                None if versions.len() > 1 => Ok(()),
+                None => Err("it was durable, and cannot be read".to_owned()),
+            };
+            judged.map_err(|what| format!("{}/{name}: {what}", self.name))?;
         }
         Ok(())
     }
 
     /// Why what was found fits none of what may be.
-    fn why(&self, found: Option<&BTreeMap<String, Vec<u8>>>) -> String {
+    fn why(&self, found: Option<&Files>) -> String {
         let like = |names: &&Option<Names>| match (names, found) {
             (Some(names), Some(found)) => names.keys().eq(found.keys()),
             _ => false,
