@@ -25,6 +25,7 @@ use crate::{
             fsck::{self, FsckArgs},
             mkfs::MkfsArgs,
             mount::MountArgs,
+            stat::StatArgs,
             umount::UmountArgs,
         },
         show::{CANNOT_TELL, DetailArgs, StatusArgs},
@@ -172,6 +173,8 @@ pub(crate) enum Command {
     Dump(DumpArgs),
     /// Show how full RAFS file systems are.
     Df(DfArgs),
+    /// Show what mounted RAFS file systems have done, and how they wrote stripes.
+    Stat(StatArgs),
     /// See it work: make an array, break it, repair it, check every byte. Takes under a minute.
     Demo(DemoArgs),
     /// Measure.

@@ -46,6 +46,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Fsck(args) => Ok(rafs::fsck::fsck(&args, json)),
         Command::Dump(args) => rafs::dump::dump(&args, json),
         Command::Df(args) => rafs::df::df(&args, json),
+        Command::Stat(args) => rafs::stat::stat(&args, json),
         Command::MountDaemon { .. } => mounted::run().map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => demo::run(&args, json),
         Command::DemoWorker { folder } => demo::work(&folder).map(|()| ExitCode::SUCCESS),

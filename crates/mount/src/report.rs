@@ -1,12 +1,15 @@
 //! What a mounted file system tells of itself, and what of it can be changed. Its root has an extended attribute for it, which no listing
 //! shows: so every user who can look into the mount can ask, and no socket is needed.
 
+mod activity;
+
 use std::time::Duration;
 
+pub use activity::{Activity, ParityReport, StripesReport, WrittenReport};
 use serde::{Deserialize, Serialize};
 use stripewise_format::rafs::superblock::{SlotOrder, Superblock};
 use stripewise_rafs::{
-    fs::{Pace, Usage},
+    fs::{Counters, Pace, Stripes, Usage},
     shape::BLOCK_BYTES,
 };
 
@@ -73,9 +76,23 @@ pub struct Report {
     /// T_t: what waits for longer is written out, in milliseconds.
     #[serde(default)]
     pub age_ms: u64,
+    /// What was done since it was mounted; none if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Activity>,
+    /// How stripes were written since, and how full they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stripes: Option<StripesReport>,
 }
 
 impl Report {
+    /// The same with what was done.
+    #[must_use]
+    pub fn with(mut self, counters: &Counters, stripes: &Stripes) -> Self {
+        self.activity = Some(Activity::of(counters));
+        self.stripes = Some(StripesReport::of(counters, stripes));
+        self
+    }
+
     /// Of a file system that is this full.
     #[must_use]
     pub fn of(identity: &Identity, usage: &Usage, pace: Pace) -> Self {
@@ -88,6 +105,8 @@ impl Report {
             buffered_bytes: bytes(usage.buffered_blocks),
             free_percent: pace.free_percent,
             age_ms: u64::try_from(pace.age.as_millis()).unwrap_or(u64::MAX),
+            activity: None,
+            stripes: None,
         }
     }
 }

@@ -69,6 +69,7 @@ impl Rafs {
 
     async fn report(&self) -> Result<Vec<u8>> {
         let report = report::Report::of(&self.identity, &self.fs.usage().await, self.fs.pace());
+        let report = report.with(&self.fs.counters().await, &self.fs.stripes().await);
         serde_json::to_vec(&report).map_err(|_| Errno::IO)
     }
 }

@@ -33,6 +33,7 @@ struct State {
     good: u64,
     /// Flushes, and blocks that were read.
     flushes: u64,
+    discarded: u64,
     reads: u64,
     turns: u64,
     /// Rows that were written as a whole, and blocks that were not.
@@ -50,6 +51,7 @@ impl TestVolume {
             stopped: None,
             good,
             flushes: 0,
+            discarded: 0,
             reads: 0,
             turns: 1,
             written: (0, 0),
@@ -153,6 +155,11 @@ impl TestVolume {
         self.state.lock().written
     }
 
+    /// Stripes that were discarded.
+    pub(crate) fn discarded(&self) -> u64 {
+        self.state.lock().discarded
+    }
+
     /// Where a cell's bytes are.
     fn bytes(&self, stripe: StripeNo, cell: Cell) -> Range<usize> {
         let block = self.geometry.block(stripe, self.geometry.slot(Order::Columns, cell));
@@ -243,7 +250,8 @@ impl Volume for TestVolume {
         self.later(result)
     }
 
-    fn discard(&self, _: Range<StripeNo>) -> Completion {
+    fn discard(&self, stripes: Range<StripeNo>) -> Completion {
+        self.state.lock().discarded += stripes.end.0 - stripes.start.0;
         IoFuture::ready(Ok(()))
     }
 }

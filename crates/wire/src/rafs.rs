@@ -80,6 +80,16 @@ pub struct MountChoice {
     pub age_ms: u64,
     /// A loop device is put under the mount, so that sync(2) reaches it.
     pub has_loop: bool,
+    /// The journal's mode; `ordered`, if none.
+    pub journal: Option<String>,
+    /// By which rules; `default`, if none.
+    pub preset: Option<String>,
+    /// Techniques of the paper that are off.
+    pub without: Vec<String>,
+    /// Stripes of which all is free are discarded.
+    pub discards: bool,
+    /// Whether half-empty stripes are cleaned; as the preset says, if none.
+    pub cleans: Option<bool>,
 }
 
 /// A file system that is mounted.

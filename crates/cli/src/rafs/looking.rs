@@ -50,7 +50,17 @@ pub(crate) fn report_of_unmounted(target: String, usage: UsageStatus) -> report:
     } = usage;
     let buffered_bytes = usage.buffered_bytes;
     let identity = Identity { target, uuid, label, data_columns, chunk_bytes, by_rows, pid: 0, array: None };
-    report::Report { identity, size_bytes, free_bytes, inodes, buffered_bytes, free_percent: 0, age_ms: 0 }
+    report::Report {
+        identity,
+        size_bytes,
+        free_bytes,
+        inodes,
+        buffered_bytes,
+        free_percent: 0,
+        age_ms: 0,
+        activity: None,
+        stripes: None,
+    }
 }
 
 /// Looks at a file system that is not mounted: that of a target, and its UUID.

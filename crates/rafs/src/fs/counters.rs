@@ -1,5 +1,11 @@
 //! What was done, counted.
 
+use crate::{
+    space::FILLS,
+    store::{StripeCounts, Written},
+    volume::ParityUpdates,
+};
+
 /// Counts since the file system was mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
@@ -21,12 +27,31 @@ pub struct Counters {
     pub overwritten_blocks: u64,
     /// Small files that went into the tree.
     pub inlined_files: u64,
-    /// Rows that were written as a whole.
-    pub whole_rows: u64,
-    /// Blocks that were written beside live ones.
-    pub single_blocks: u64,
+    /// Writes of clients that went to the buffer.
+    pub client_writes: u64,
+    /// Their blocks, each as often as it was written.
+    pub client_blocks: u64,
     /// Stripes that were discarded.
     pub discarded_stripes: u64,
     /// Blocks whose CRC was wrong, and which redundancy had still.
     pub healed_blocks: u64,
+}
+
+impl Counters {
+    /// Clients' writes that needed no write of a stripe for themselves (rafs II-B: their share is the coalescence rate).
+    #[must_use]
+    pub fn coalesced_writes(&self, data: &Written) -> u64 {
+        self.client_writes.saturating_sub(data.stripes)
+    }
+}
+
+/// How stripes were written, and how full they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stripes {
+    /// Writes of stripes since the file system was mounted, by what lies there.
+    pub written: StripeCounts,
+    /// Rows for which a read came first, as the volume counts them; none if it does not.
+    pub parity: Option<ParityUpdates>,
+    /// How many stripes are how full: free ones, each begun tenth, full ones.
+    pub fill: [u64; FILLS],
 }

@@ -52,17 +52,20 @@ use stripewise_device::{EnvHandle, sync::Event};
 pub use self::{
     attr::{Attr, FolderEntry, NewInode, SetAttr, Usage},
     attributes::SetAttribute,
-    counters::Counters,
+    counters::{Counters, Stripes},
     error::FsError,
     mount::{MountError, MountOptions},
     pace::Pace,
-    policy::{JournalMode, Technique, Without},
+    policy::{JournalMode, Preset, Technique, UnknownWord, Without},
     rename::Rename,
     write::FILE_BYTES_MAX,
 };
 use self::{background::Kick, state::State, sync::Ticket};
 pub(crate) use self::{map::Mapped, names::FIRST_NUMBER, write::FILE_BLOCKS_MAX};
-use crate::{healing::Healing, volume::Volume};
+use crate::{
+    healing::Healing,
+    volume::{ParityUpdates, Volume},
+};
 
 /// The number of the folder in which all others are.
 pub const ROOT: u64 = 1;
@@ -90,6 +93,8 @@ struct Shared {
     volume: Arc<dyn Volume>,
     healing: Arc<Healing>,
     options: MountOptions,
+    /// What the volume had counted when it was mounted.
+    parity_before: Option<ParityUpdates>,
     /// T_f and T_t as they are now.
     pace: Mutex<Pace>,
     state: AsyncMutex<State>,

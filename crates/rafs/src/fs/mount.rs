@@ -20,7 +20,7 @@ use super::{
     background::{self, Kick},
     entries::inode_of,
     pace::Pace,
-    policy::{JournalMode, Technique, Without},
+    policy::{JournalMode, Preset, Technique, Without},
     state::{Now, State},
     write::FILE_BLOCKS_MAX,
 };
@@ -83,10 +83,13 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// By the paper's rules: stripes with most free blocks come first, however these lie, and nothing is cleaned.
+    /// As a preset says.
     #[must_use]
-    pub fn paper() -> Self {
-        Self { measure: Measure::Blocks, cleans: false, ..Self::default() }
+    pub fn of(preset: Preset) -> Self {
+        match preset {
+            Preset::Default => Self::default(),
+            Preset::Paper => Self { measure: Measure::Blocks, cleans: false, ..Self::default() },
+        }
     }
 }
 
@@ -180,6 +183,7 @@ impl Fs {
         let healing = state.store.healing().clone();
         let shared = Arc::new(Shared {
             env: env.clone(),
+            parity_before: volume.parity_updates(),
             volume,
             healing,
             options,

@@ -5,11 +5,12 @@ use std::{future::Future, ops::Range, pin::Pin};
 use stripewise_device::{SharedBuf, sync::Event};
 
 use super::{
-    Attr, Counters, FolderEntry, Fs, FsError, NewInode, Rename, SetAttr, SetAttribute, Shared, Usage,
+    Attr, Counters, FolderEntry, Fs, FsError, NewInode, Rename, SetAttr, SetAttribute, Shared, Stripes,
+    Usage,
     state::{Now, State},
     write_out::Scope,
 };
-use crate::shape::BLOCK_BYTES;
+use crate::{shape::BLOCK_BYTES, volume::ParityUpdates};
 
 /// An operation on the state.
 type Op<'a, T> = Pin<Box<dyn Future<Output = Result<T, FsError>> + Send + 'a>>;
@@ -287,6 +288,17 @@ impl Fs {
     pub async fn counters(&self) -> Counters {
         let healed_blocks = self.shared.healing.healed();
         Counters { healed_blocks, ..self.shared.state.lock().await.counters }
+    }
+
+    /// How stripes were written since it was mounted, and how full they are.
+    pub async fn stripes(&self) -> Stripes {
+        let before = self.shared.parity_before;
+        let parity = self.shared.volume.parity_updates().zip(before).map(|(now, before)| ParityUpdates {
+            rmw_rows: now.rmw_rows.saturating_sub(before.rmw_rows),
+            rcw_rows: now.rcw_rows.saturating_sub(before.rcw_rows),
+        });
+        let state = self.shared.state.lock().await;
+        Stripes { written: state.store.stripe_counts(), parity, fill: state.store.fill() }
     }
 
     /// Runs a change as a task. If there is no space, it makes some, and tries once more.

@@ -1,5 +1,26 @@
 //! What a mount does of the paper's techniques, and how it makes changes durable.
 
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// A word that is none of those that may stand there.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{word}`: give {known}")]
+pub struct UnknownWord {
+    word: String,
+    known: String,
+}
+
+/// The one of several that has this name.
+fn named<T: Copy>(word: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, UnknownWord> {
+    let unknown = || UnknownWord {
+        word: word.to_owned(),
+        known: all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", "),
+    };
+    all.iter().copied().find(|one| name(*one) == word).ok_or_else(unknown)
+}
+
 /// How changes become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum JournalMode {
@@ -33,6 +54,14 @@ impl JournalMode {
     }
 }
 
+impl FromStr for JournalMode {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        named(word, &Self::ALL, Self::name)
+    }
+}
+
 /// A technique of the paper (rafs III). What a file system does without it is said there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Technique {
@@ -62,6 +91,46 @@ impl Technique {
     }
 }
 
+impl FromStr for Technique {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        named(word, &Self::ALL, Self::name)
+    }
+}
+
+/// By which rules a file system is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preset {
+    /// Ours: stripes with most free rows come first, and what is left in half-empty ones moves together.
+    #[default]
+    Default,
+    /// The paper's: stripes with most free blocks come first, and nothing moves.
+    Paper,
+}
+
+impl Preset {
+    /// All presets.
+    pub const ALL: [Self; 2] = [Self::Default, Self::Paper];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Paper => "paper",
+        }
+    }
+}
+
+impl FromStr for Preset {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        named(word, &Self::ALL, Self::name)
+    }
+}
+
 /// The techniques that are off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Without([bool; Technique::ALL.len()]);
@@ -78,5 +147,22 @@ impl Without {
     #[must_use]
     pub fn has(self, technique: Technique) -> bool {
         self.0[technique as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_and_others_are_told_what_there_is() {
+        for mode in JournalMode::ALL {
+            assert_eq!(mode.name().parse(), Ok(mode));
+        }
+        assert_eq!("paper".parse(), Ok(Preset::Paper));
+        let off = Without::default().and(Technique::Flush);
+        assert!(off.has(Technique::Flush) && !off.has(Technique::Layout));
+        let told = "stripes".parse::<Technique>().unwrap_err().to_string();
+        assert_eq!(told, "`stripes`: give layout, buffer, flush, allocation");
     }
 }

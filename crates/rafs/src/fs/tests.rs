@@ -1,6 +1,7 @@
 //! The file system against a model, through power failures, kills, failing writes and full volumes.
 
 mod model;
+mod policy;
 mod single;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -437,7 +438,10 @@ impl World {
 }
 
 fn mount(env: &Arc<TestEnv>, volume: &Arc<TestVolume>) -> Fs {
-    let options = options(volume.geometry().stripe_blocks());
+    mount_with(env, volume, options(volume.geometry().stripe_blocks()))
+}
+
+fn mount_with(env: &Arc<TestEnv>, volume: &Arc<TestVolume>, options: MountOptions) -> Fs {
     let (as_env, as_volume): (EnvHandle, Arc<dyn Volume>) = (env.clone(), volume.clone());
     env.run(async move { Fs::mount(as_env, as_volume, options).await }).unwrap()
 }

@@ -56,6 +56,8 @@ impl State {
         };
         let data = self.whole_blocks(&attr, bytes, data).await?;
         // Nothing fails from here on.
+        self.counters.client_writes += 1;
+        self.counters.client_blocks += blocks.end - blocks.start;
         let owner = Owner { folder: attr.is.parent, inode };
         if let Some((block, tail)) = tail {
             self.buffer_write(owner, block, &tail, now);

@@ -21,7 +21,7 @@ use crate::{
     mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo, StripeNo},
     space::Opened,
-    store::StripeWrite,
+    store::{Class, StripeWrite},
     volume::Volume,
 };
 
@@ -229,7 +229,7 @@ impl State {
         for write in &writes {
             write.carry_out(&*volume).await?;
         }
-        self.count_writes(&writes);
+        self.store.count_writes(Class::Data, &writes);
         if !lives(Mutant::OverwriteNotFlushed) {
             self.store.note_written();
         }
@@ -290,7 +290,7 @@ impl State {
 
     async fn settle_written(&mut self, planned: &Planned) -> Result<(), FsError> {
         self.store.note_written();
-        self.count_writes(&planned.writes);
+        self.store.count_writes(Class::Data, &planned.writes);
         let has_room = self.store.has_room_for(planned.blocks());
         let begun = if has_room { self.begin() } else { Err(FsError::NoSpace) };
         if let Err(error) = begun {
@@ -371,14 +371,6 @@ impl State {
             if !lives(Mutant::LengthNotPut) {
                 self.dirty.insert(inode);
             }
-        }
-    }
-
-    fn count_writes(&mut self, writes: &[StripeWrite]) {
-        let geometry = self.volume.geometry();
-        for (rows, blocks) in writes.iter().map(|write| write.counts(&geometry)) {
-            self.counters.whole_rows += rows;
-            self.counters.single_blocks += blocks;
         }
     }
 }

@@ -21,6 +21,7 @@ use self::ring::Ring;
 use crate::{
     mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, StripeNo},
+    store::Written,
     volume::Volume,
 };
 
@@ -56,6 +57,7 @@ pub struct Journal {
     next: JournalPosition,
     /// Rows behind the records that count.
     free_rows: u64,
+    written: Written,
 }
 
 impl Journal {
@@ -66,7 +68,7 @@ impl Journal {
     #[must_use]
     pub fn new(volume: Arc<dyn Volume>, uuid: Uuid, stripes: (StripeNo, u64), next: JournalPosition) -> Self {
         let ring = Ring::new(volume.geometry(), stripes);
-        Self { volume, ring, uuid, next, free_rows: ring.rows() }
+        Self { volume, ring, uuid, next, free_rows: ring.rows(), written: Written::default() }
     }
 
     /// Where the next record goes: everything before it is committed.
@@ -97,6 +99,7 @@ impl Journal {
         let mut written = Ok(());
         for (run, range) in self.ring.runs(first, rows) {
             written = written.and(self.volume.write_rows(run.stripe, run.row, &blocks[range]).await);
+            self.written.count_rows(run.rows, &self.volume.geometry());
         }
         written?;
         if !lives(Mutant::RecordNotFlushed) {
@@ -140,6 +143,12 @@ impl Journal {
         let is_all = position.sequence == self.next.sequence || lives(Mutant::JournalFreedEarly);
         let used = if is_all { 0 } else { (to + rows - from - 1) % rows + 1 };
         self.free_rows = rows - used;
+    }
+
+    /// What was written to its stripes.
+    #[must_use]
+    pub fn written(&self) -> Written {
+        self.written
     }
 
     /// How many rows records may still take, and how many the journal has.

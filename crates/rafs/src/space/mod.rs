@@ -51,6 +51,9 @@ pub enum Measure {
     Nothing,
 }
 
+/// Classes of stripes by how full they are: free, each begun tenth, and full.
+pub const FILLS: usize = 12;
+
 /// How many blocks of the groups are what. The others are free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -266,6 +269,25 @@ impl Space {
         }
         self.opened(Opened { stripe, kind: GroupKind::Large });
         true
+    }
+
+    /// How many stripes are how full: free ones, then those of which up to a tenth is in use, two tenths, and so on, and at last those that
+    /// are full.
+    #[must_use]
+    pub fn fill(&self) -> [u64; FILLS] {
+        let whole = u64::from(self.layout.geometry.stripe_blocks());
+        let of_group = u64::from(self.layout.group_stripes);
+        let class = |busy: u64| if busy == whole { FILLS - 1 } else { (busy * 10).div_ceil(whole) as usize };
+        let mut all = [0; FILLS];
+        all[0] = self.untyped.len() as u64 * of_group;
+        for (rank, count) in self.lists.values().flat_map(Lists::lengths) {
+            all[class(whole - u64::from(rank.blocks))] += count as u64;
+        }
+        let unlisted = self.open.union(&self.avoided).map(|stripe| self.busy(*stripe).1);
+        unlisted.filter(|busy| *busy < whole).for_each(|busy| all[class(busy)] += 1);
+        // The others are in no list since they have no room.
+        all[FILLS - 1] = self.layout.groups * of_group - all[..FILLS - 1].iter().sum::<u64>();
+        all
     }
 
     /// The caller no longer fills a stripe.

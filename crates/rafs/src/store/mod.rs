@@ -11,6 +11,7 @@ mod ground;
 mod make;
 mod open;
 mod running;
+mod stripes;
 mod write;
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
@@ -30,11 +31,13 @@ pub use self::{
     ground::{Ground, GroundError},
     make::{MakeError, MakeOptions, make, plan},
     open::{OpenError, Replay},
+    stripes::{StripeCounts, Written},
     write::StripeWrite,
 };
 pub(crate) use self::{
     ground::{bad_copies, check_shape, first_copy, read_copy, read_superblock, write_row},
     open::{layout, order_of},
+    stripes::Class,
     write::plan_writes,
 };
 use crate::{
@@ -42,7 +45,7 @@ use crate::{
     journal::{CommitError, Journal},
     mutants::{Mutant, lives},
     shape::{BlockNo, Geometry, Order, StripeNo},
-    space::{Counts, Measure, Opened, Space},
+    space::{Counts, FILLS, Measure, Opened, Space},
     tree::Tree,
     volume::Volume,
 };
@@ -77,6 +80,8 @@ pub struct Store {
     /// Blocks of files came along with commits since the last checkpoint.
     has_data: bool,
     discards: Discards,
+    /// But for the journal, which counts its own.
+    written: StripeCounts,
     /// What is on the volume is not known: an anchor could not be written. Or writes are under way; if their future is dropped, this
     /// stays so.
     has_failed: bool,
@@ -247,6 +252,13 @@ impl Store {
     /// Changes which of two stripes has more room.
     pub fn set_measure(&mut self, measure: Measure) {
         self.space.set_measure(measure);
+    }
+
+    /// How many stripes of all groups are how full: free ones, then those of which up to a tenth is in use, two tenths, and so on, and at
+    /// last those that are full.
+    #[must_use]
+    pub fn fill(&self) -> [u64; FILLS] {
+        self.space.fill()
     }
 
     /// These stripes are filled only if no other one has room, until the next call.

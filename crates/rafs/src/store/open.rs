@@ -15,7 +15,7 @@ use stripewise_format::rafs::{
 use thiserror::Error;
 
 use super::{
-    FileBlocks, Ground, Store, StoreError,
+    FileBlocks, Ground, Store, StoreError, StripeCounts,
     discards::Discards,
     ground::{bad_copies, write_row},
     running::Running,
@@ -143,6 +143,7 @@ impl Store {
             comes_first: false,
             has_data: false,
             discards: Discards::default(),
+            written: StripeCounts::default(),
             has_failed: false,
             volume,
             healing,

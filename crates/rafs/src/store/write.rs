@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stripewise_device::{Completion, IoBuf, IoError, SharedBuf};
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, stripes::Class};
 use crate::{
     mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo, Cell, Geometry, Order, StripeNo},
@@ -21,7 +21,7 @@ pub struct StripeWrite {
     /// Runs of whole rows: the first row of each, and its blocks row by row.
     rows: Vec<(u32, Vec<SharedBuf>)>,
     /// Single blocks.
-    cells: Vec<(Cell, SharedBuf)>,
+    pub(super) cells: Vec<(Cell, SharedBuf)>,
 }
 
 impl Store {
@@ -38,9 +38,11 @@ impl Store {
 
     pub(super) async fn write_begun(&mut self, blocks: &[(BlockNo, SharedBuf)]) -> Result<(), StoreError> {
         self.is_unflushed = true;
-        for write in self.plan_writes(blocks) {
+        let writes = self.plan_writes(blocks);
+        for write in &writes {
             write.carry_out(&*self.volume).await?;
         }
+        self.count_writes(Class::Metadata, &writes);
         Ok(())
     }
 
@@ -92,11 +94,10 @@ pub(crate) fn plan_writes(
 }
 
 impl StripeWrite {
-    /// Rows that are written as a whole, and blocks that are written beside others.
-    #[must_use]
-    pub fn counts(&self, geometry: &Geometry) -> (u64, u64) {
+    /// Rows that are written as a whole.
+    pub(super) fn row_count(&self, geometry: &Geometry) -> u32 {
         let blocks: usize = self.rows.iter().map(|(_, blocks)| blocks.len()).sum();
-        (blocks as u64 / u64::from(geometry.data_columns()), self.cells.len() as u64)
+        blocks as u32 / geometry.data_columns()
     }
 
     /// Carries it out.

@@ -8,7 +8,7 @@ use stripewise_engine::{
     geometry::{Level, MemberIndex, StripeIndex},
 };
 
-use super::{Volume, VolumeError, assert_blocks, assert_rows};
+use super::{ParityUpdates, Volume, VolumeError, assert_blocks, assert_rows};
 use crate::shape::{BLOCK_BYTES, Cell, Geometry, StripeNo};
 
 /// An array as a volume, stripe by stripe. A last stripe that is short, as level 1 may have one, is not used.
@@ -115,6 +115,11 @@ impl Volume for ArrayVolume {
 
     fn flush(&self) -> Completion {
         self.device.flush()
+    }
+
+    fn parity_updates(&self) -> Option<ParityUpdates> {
+        let counted = self.array.stats().report();
+        Some(ParityUpdates { rmw_rows: counted.rows_rmw, rcw_rows: counted.rows_rcw })
     }
 
     fn discard(&self, stripes: Range<StripeNo>) -> Completion {

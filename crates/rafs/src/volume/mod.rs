@@ -16,6 +16,15 @@ pub use self::{
 };
 use crate::shape::{BLOCK_BYTES, Cell, Geometry, StripeNo};
 
+/// Rows of which a part was written, by how their parity was found. Counts of a volume since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ParityUpdates {
+    /// By read-modify-write.
+    pub rmw_rows: u64,
+    /// By reconstruct-write.
+    pub rcw_rows: u64,
+}
+
 /// A volume.
 pub trait Volume: Send + Sync + 'static {
     /// Its shape.
@@ -76,6 +85,11 @@ pub trait Volume: Send + Sync + 'static {
         _block: SharedBuf,
     ) -> IoFuture<Result<bool, IoError>> {
         IoFuture::ready(Ok(false))
+    }
+
+    /// How it has found parity; none of what has none, or does not count.
+    fn parity_updates(&self) -> Option<ParityUpdates> {
+        None
     }
 
     /// Tells that the content of stripes is no longer needed.

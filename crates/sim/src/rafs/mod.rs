@@ -25,8 +25,7 @@ use parking_lot::Mutex;
 use stripewise_rafs::mutants::{self, Mutant};
 use stripewise_rafs::{
     check::check,
-    fs::{Fs, JournalMode, MountOptions, Technique, Without},
-    space::Measure,
+    fs::{Fs, JournalMode, MountOptions, Preset, Technique, Without},
     volume::Volume,
 };
 
@@ -394,6 +393,7 @@ impl Story {
     fn some_options(&self) -> MountOptions {
         let technique = Technique::ALL[self.world.random(4) as usize];
         let without = Without::default();
+        let preset = if self.world.random(8) == 0 { Preset::Paper } else { Preset::Default };
         MountOptions {
             buffer_blocks: 128,
             cached_nodes: 64,
@@ -406,8 +406,7 @@ impl Story {
                 _ => JournalMode::Ordered,
             },
             without: if self.world.random(4) == 0 { without.and(technique) } else { without },
-            measure: if self.world.random(8) == 0 { Measure::Blocks } else { Measure::Rows },
-            ..MountOptions::default()
+            ..MountOptions::of(preset)
         }
     }
 

@@ -36,20 +36,35 @@ pub(crate) struct DfArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+pub(super) struct Row {
     /// None if it is not mounted.
-    point: Option<PathBuf>,
+    pub(super) point: Option<PathBuf>,
     #[serde(flatten)]
-    report: Report,
+    pub(super) report: Report,
 }
 
 pub(crate) fn df(args: &DfArgs, json: bool) -> anyhow::Result<ExitCode> {
-    let (mounted, mut failed) = all_mounted(args.places.is_empty())?;
+    let (mut rows, failed) = mounted_rows(&args.places)?;
+    for row in &mut rows {
+        // `stat` tells these.
+        (row.report.activity, row.report.stripes) = (None, None);
+    }
+    if json {
+        print_json(&rows)?;
+    } else if !(failed && rows.is_empty()) {
+        print(&rows);
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The file systems in these places, or all that are mounted, and whether some of them do not tell.
+pub(super) fn mounted_rows(places: &[String]) -> anyhow::Result<(Vec<Row>, bool)> {
+    let (mounted, mut failed) = all_mounted(places.is_empty())?;
     let mut rows = Vec::new();
-    if args.places.is_empty() {
+    if places.is_empty() {
         rows = mounted;
     } else {
-        for place in &args.places {
+        for place in places {
             match of_place(place, &mounted) {
                 Ok(row) => rows.push(row),
                 Err(error) => {
@@ -59,12 +74,7 @@ pub(crate) fn df(args: &DfArgs, json: bool) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    if json {
-        print_json(&rows)?;
-    } else if !(failed && rows.is_empty()) {
-        print(&rows);
-    }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok((rows, failed))
 }
 
 /// All mounts, and whether some do not tell.

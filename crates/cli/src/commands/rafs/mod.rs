@@ -1,4 +1,4 @@
-//! The commands of the file system: `mkfs`, `mount`, `umount`, `fsck`, `dump` and `df`.
+//! The commands of the file system: `mkfs`, `mount`, `umount`, `fsck`, `dump`, `df` and `stat`.
 
 mod args;
 pub(crate) mod df;
@@ -10,6 +10,7 @@ pub(crate) mod mkfs;
 pub(crate) mod mount;
 mod options;
 mod place;
+pub(crate) mod stat;
 pub(crate) mod umount;
 
 pub(crate) use helper::{Called, FAILED as HELPER_FAILED, called};

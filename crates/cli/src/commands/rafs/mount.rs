@@ -39,7 +39,14 @@ pub(crate) struct MountArgs {
     /// The folder to mount it on.
     folder: PathBuf,
     /// Options, with commas between them: ro, noatime, nosuid, nodev, noexec, allow_other, and their opposites; tf=20, tt=5s,
-    /// buffer=64M, threads=4 and noloop as the long options; norecovery with ro. What mount(8) alone knows is passed over.
+    /// buffer=64M, threads=4 and noloop as the long options; norecovery with ro; journal=, preset=, without=, discard and noclean.
+    /// What mount(8) alone knows is passed over.
+    ///
+    /// journal=ordered is the default. journal=writeback may leave blocks of files that were not synced unreadable after a crash,
+    /// and saves a flush; journal=data journals all that is synced; journal=none makes checkpoints instead, for measurements.
+    ///
+    /// discard tells the array of stripes that became free. noclean leaves half-empty stripes as they are. preset=paper keeps to
+    /// the rules of the RAFS paper. without=layout+buffer+flush+allocation switches techniques of the paper off.
     ///
     /// remount changes tf and tt of what is mounted on the folder. As root, other users may come in, and set-user-ID programs
     /// and device files have effect, as with mount(8); else not.
@@ -126,6 +133,11 @@ fn choice(args: &MountArgs, words: &Words, point: PathBuf) -> anyhow::Result<Mou
         free_percent: words.tf.or(args.tf).unwrap_or(FREE_PERCENT),
         age_ms: u64::try_from(age.as_millis()).context("--tt")?,
         has_loop: !(args.no_loop || words.is_plain),
+        journal: words.journal.clone(),
+        preset: words.preset.clone(),
+        without: words.without.clone(),
+        discards: words.discards,
+        cleans: words.cleans,
     })
 }
 
@@ -168,8 +180,10 @@ fn remount(args: &MountArgs, words: &Words) -> anyhow::Result<ExitCode> {
         "{folder}: it is mounted {}, which cannot be changed; unmount it, and mount it again",
         if is_read_only { "read-only" } else { "for writing" }
     );
-    if words.buffer.is_some() {
-        note!("stripewise: {folder}: the buffer stays as large as it is; tf and tt can be changed");
+    if words.buffer.is_some() || words.has_rules() {
+        note!(
+            "stripewise: {folder}: all but tf and tt stays as it is; to change it, unmount it, and mount it again"
+        );
     }
     let age = words.tt.or(args.tt);
     let change = PaceChange {

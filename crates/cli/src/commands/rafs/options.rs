@@ -1,9 +1,12 @@
 //! The words of `mount -o`: ours, the kernel's, and those that mount(8) reads from fstab and passes on.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use anyhow::{anyhow, bail, ensure};
-use stripewise_mount::report::FREE_PERCENT_MAX;
+use stripewise_mount::{
+    rafs::fs::{JournalMode, Preset, Technique, UnknownWord},
+    report::FREE_PERCENT_MAX,
+};
 
 use crate::{
     numbers::{THREADS_MAX, within},
@@ -54,6 +57,11 @@ pub(super) struct Words {
     pub(super) tt: Option<Duration>,
     pub(super) buffer: Option<u64>,
     pub(super) threads: Option<usize>,
+    pub(super) journal: Option<String>,
+    pub(super) preset: Option<String>,
+    pub(super) without: Vec<String>,
+    pub(super) discards: bool,
+    pub(super) cleans: Option<bool>,
     /// Without a loop device under it.
     pub(super) is_plain: bool,
     pub(super) is_remount: bool,
@@ -77,6 +85,15 @@ impl Words {
         Ok(said)
     }
 
+    /// Whether rules were given that cannot be changed while it is mounted.
+    pub(super) fn has_rules(&self) -> bool {
+        self.journal.is_some()
+            || self.preset.is_some()
+            || self.cleans.is_some()
+            || self.discards
+            || !self.without.is_empty()
+    }
+
     fn take(&mut self, word: &str) -> anyhow::Result<()> {
         match word {
             "ro" => self.read_only = Some(true),
@@ -91,6 +108,10 @@ impl Words {
             "exec" => self.noexec = Some(false),
             "noatime" => self.noatime = Some(true),
             "atime" | "relatime" | "strictatime" => self.noatime = Some(false),
+            "discard" => self.discards = true,
+            "nodiscard" => self.discards = false,
+            "clean" => self.cleans = Some(true),
+            "noclean" => self.cleans = Some(false),
             "noloop" => self.is_plain = true,
             "remount" => self.is_remount = true,
             // A mount that changes nothing repeats the journal in memory only.
@@ -106,11 +127,20 @@ impl Words {
             Some(("tt", value)) => self.tt = Some(read(word, parse_time(value))?),
             Some(("buffer", value)) => self.buffer = Some(read(word, parse_size(value))?),
             Some(("threads", value)) => self.threads = Some(read(word, within(1..=THREADS_MAX)(value))?),
+            Some(("journal", value)) => self.journal = Some(known::<JournalMode>(word, value)?),
+            Some(("preset", value)) => self.preset = Some(known::<Preset>(word, value)?),
+            // A comma parts options, so a plus parts these.
+            Some(("without", value)) => {
+                for technique in value.split('+') {
+                    self.without.push(known::<Technique>(word, technique)?);
+                }
+            }
             _ if PASSED_OVER.contains(&word) => {}
             _ if PASSED_OVER_WITH.iter().any(|begin| word.starts_with(begin)) => {}
             _ => bail!(
                 "-o {word}: no such option; known are ro, rw, noatime, nosuid, suid, nodev, dev, noexec, exec, allow_other, \
-                 noallow_other, tf=, tt=, buffer=, threads=, noloop, norecovery and remount"
+                 noallow_other, tf=, tt=, buffer=, threads=, journal=, preset=, without=, discard, nodiscard, clean, noclean, \
+                 noloop, norecovery and remount"
             ),
         }
         Ok(())
@@ -120,6 +150,11 @@ impl Words {
 /// What the value of a word was read as.
 fn read<T>(word: &str, read: Result<T, impl std::fmt::Display>) -> anyhow::Result<T> {
     read.map_err(|why| anyhow!("-o {word}: {why}"))
+}
+
+/// A word that this type knows.
+fn known<T: FromStr<Err = UnknownWord>>(word: &str, value: &str) -> anyhow::Result<String> {
+    read(word, value.parse::<T>()).map(|_| value.to_owned())
 }
 
 #[cfg(test)]
@@ -147,6 +182,14 @@ mod tests {
         let (tf, tt, buffer) = (said.tf, said.tt, said.buffer);
         assert_eq!((tf, tt, buffer), (Some(7), Some(Duration::from_millis(250)), Some(8 << 20)));
         assert!(said.threads == Some(2) && said.is_plain && said.is_remount);
+        let said =
+            parse("journal=data,preset=paper,without=layout+flush,without=buffer,discard,noclean").unwrap();
+        assert_eq!((said.journal.as_deref(), said.preset.as_deref()), (Some("data"), Some("paper")));
+        assert_eq!(said.without, ["layout", "flush", "buffer"]);
+        assert!(said.discards && said.cleans == Some(false));
+        for bad in ["journal=some", "preset=", "without=layout+", "without"] {
+            assert!(parse(bad).unwrap_err().to_string().contains(bad), "{bad}");
+        }
         for bad in ["tf=91", "tf=", "tf=-1", "tt=soon", "buffer=much", "threads=0", "tf"] {
             assert!(parse(bad).unwrap_err().to_string().contains(bad), "{bad}");
         }

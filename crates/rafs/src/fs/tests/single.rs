@@ -1,13 +1,14 @@
 //! Single cases.
 
 use super::*;
+use crate::store::StripeCounts;
 
-fn plain() -> World {
+pub(super) fn plain() -> World {
     World::new((4, 16), 400, Order::Rows, 0)
 }
 
 /// A file of the root with these bytes.
-fn file(world: &World, name: &'static [u8], bytes: &[u8]) -> u64 {
+pub(super) fn file(world: &World, name: &'static [u8], bytes: &[u8]) -> u64 {
     let data = IoBuf::copy_of(bytes).freeze();
     world.run(move |fs| {
         Box::pin(async move {
@@ -40,8 +41,16 @@ fn a_tree_that_is_written_and_synced_takes_whole_rows() {
         file(&world, name, &vec![number as u8; 1000 + 700 * number as usize % 50_000]);
     }
     world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    let stripes = world.run(|fs| Box::pin(fs.stripes()));
+    let StripeCounts { data, metadata, journal } = stripes.written;
+    assert_eq!((data.single_blocks, data.partial_rows, metadata.single_blocks), (0, 0, 0), "{stripes:?}");
+    assert!(data.full_rows > 300 && data.full_stripes * 2 > data.stripes, "{stripes:?}");
+    assert!(metadata.full_rows > 0 && journal.partial_rows == 0, "{stripes:?}");
+    let groups = world.run(|fs| Box::pin(async move { fs.shared.state.lock().await.store.free_stripes() }));
+    assert_eq!((stripes.fill[0], stripes.fill.iter().sum()), groups);
     let counters = world.run(|fs| Box::pin(fs.counters()));
-    assert_eq!(counters.single_blocks, 0, "{counters:?}");
+    assert_eq!(counters.client_writes, 200);
+    assert_eq!(counters.coalesced_writes(&data), 200 - data.stripes);
     world.check();
 }
 

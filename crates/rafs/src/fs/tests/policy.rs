@@ -1,0 +1,194 @@
+//! What journal modes, presets, techniques of the paper and discards change.
+
+use super::{
+    single::{file, plain},
+    *,
+};
+use crate::fs::{JournalMode, Preset, Technique, Without};
+
+const STRIPE: usize = 64 * BLOCK_BYTES;
+
+/// A new file system that is mounted like this.
+fn mounted(change: impl FnOnce(&mut MountOptions)) -> World {
+    let mut world = plain();
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    let mut options = options(64);
+    change(&mut options);
+    world.fs = mount_with(&world.env, &world.volume, options);
+    world
+}
+
+fn without(technique: Technique) -> World {
+    mounted(|options| options.without = Without::default().and(technique))
+}
+
+fn counters(world: &World) -> Counters {
+    world.run(|fs| Box::pin(fs.counters()))
+}
+
+fn sync(world: &World) {
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+}
+
+fn overwrite(world: &World, inode: u64, at: usize) {
+    let data = IoBuf::copy_of(&[9; BLOCK_BYTES]).freeze();
+    world.run(move |fs| Box::pin(fs.write(inode, at as u64, data))).unwrap();
+}
+
+/// A file that was overwritten in one block has all its bytes.
+fn check_overwritten(world: &World, inode: u64, at: usize, len: usize) {
+    let read = world.run(move |fs| Box::pin(fs.read(inode, 0, len + 1))).unwrap();
+    let wanted = |byte: usize| if (at..at + BLOCK_BYTES).contains(&byte) { 9 } else { 5 };
+    assert!(read.len() == len && read.iter().enumerate().all(|(byte, is)| *is == wanted(byte)));
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.check();
+}
+
+#[test]
+fn without_the_layout_nothing_is_overwritten_where_it_lies() {
+    let world = without(Technique::Layout);
+    let inode = file(&world, b"large", &vec![5; 3 * STRIPE]);
+    sync(&world);
+    overwrite(&world, inode, 4 * BLOCK_BYTES);
+    sync(&world);
+    world.env.pass(Duration::from_secs(20));
+    let counted = counters(&world);
+    assert_eq!((counted.overwritten_blocks, counted.moved_pieces, counted.written_blocks), (0, 0, 193));
+    check_overwritten(&world, inode, 4 * BLOCK_BYTES, 3 * STRIPE);
+}
+
+#[test]
+fn without_the_buffer_nothing_waits() {
+    for (world, waits) in [(without(Technique::Buffer), false), (plain(), true)] {
+        file(&world, b"small", &vec![5; 20_000]);
+        world.env.pass(Duration::from_millis(100));
+        assert_eq!(world.run(|fs| Box::pin(fs.usage())).buffered_blocks > 0, waits);
+    }
+}
+
+/// Two files are written in turns. In the order of age, their blocks lie in turns, too.
+#[test]
+fn without_the_flush_what_is_older_goes_first() {
+    for (world, are_mixed) in [(without(Technique::Flush), true), (plain(), false)] {
+        let files = [file(&world, b"one", b""), file(&world, b"other", b"")];
+        for at in 0..6 {
+            for inode in files {
+                overwrite(&world, inode, at * BLOCK_BYTES);
+                world.env.pass(Duration::from_millis(1));
+            }
+        }
+        sync(&world);
+        let extents = world.run(move |fs| {
+            Box::pin(async move { fs.shared.state.lock().await.mapped(files[0], 0..6).await.unwrap().len() })
+        });
+        assert_eq!(extents > 1, are_mixed, "{extents} extents");
+    }
+}
+
+fn name_of(number: u8) -> &'static [u8] {
+    Box::leak(format!("file {number}").into_boxed_str().into_boxed_bytes())
+}
+
+/// Every other small file goes. New ones take free stripes, or the next free blocks.
+#[test]
+fn without_the_allocation_holes_are_filled_first() {
+    for (world, fills_holes) in [(without(Technique::Allocation), true), (plain(), false)] {
+        for number in 0..64_u8 {
+            let name = name_of(number);
+            let inode = file(&world, name, &vec![5; 2 * BLOCK_BYTES]);
+            world.run(move |fs| Box::pin(async move { fs.forget(inode, 1).await }));
+        }
+        world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+        for number in (0..64_u8).step_by(2) {
+            let name = name_of(number);
+            world.run(move |fs| Box::pin(fs.unlink(ROOT, name))).unwrap();
+        }
+        world.env.pass(Duration::from_secs(6));
+        world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+        // The next free blocks are those behind the last ones, and then the first of all.
+        file(&world, b"new", &vec![7; 3 * STRIPE / 2]);
+        let large = counters(&world);
+        file(&world, b"newer", &vec![7; STRIPE - 1]);
+        sync(&world);
+        let stripes = world.run(|fs| Box::pin(fs.stripes()));
+        assert_eq!(stripes.written.data.single_blocks > 0, fills_holes, "{large:?} {stripes:?}");
+        world.check();
+    }
+}
+
+#[test]
+fn the_preset_of_the_paper_cleans_nothing() {
+    let paper = MountOptions::of(Preset::Paper);
+    assert!(!paper.cleans && paper.measure == crate::space::Measure::Blocks);
+    assert_eq!(MountOptions::of(Preset::Default), MountOptions::default());
+}
+
+#[test]
+fn without_a_journal_a_sync_is_a_checkpoint() {
+    let world = mounted(|options| options.journal = JournalMode::None);
+    let inode = file(&world, b"file", &[5; 5000]);
+    world.run(move |fs| Box::pin(fs.fsync(inode))).unwrap();
+    let counted = counters(&world);
+    assert_eq!((counted.commits, counted.journaled_blocks), (0, 0));
+    assert!((1..=2).contains(&counted.checkpoints), "{counted:?}");
+    // What is durable needs no other one.
+    world.run(move |fs| Box::pin(fs.fsync(inode))).unwrap();
+    assert_eq!(counters(&world), counted);
+    let stripes = world.run(|fs| Box::pin(fs.stripes()));
+    assert_eq!(stripes.written.journal.stripes, 0);
+}
+
+#[test]
+fn all_data_that_is_synced_can_go_through_the_journal() {
+    let world = mounted(|options| options.journal = JournalMode::Data);
+    let inode = file(&world, b"large", &vec![5; 2 * STRIPE]);
+    world.run(move |fs| Box::pin(fs.fsync(inode))).unwrap();
+    let counted = counters(&world);
+    assert!(counted.journaled_blocks == 128 && counted.written_blocks <= 128, "{counted:?}");
+    world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    overwrite(&world, inode, STRIPE);
+    sync(&world);
+    let after = counters(&world);
+    assert_eq!((after.journaled_blocks, after.overwritten_blocks), (129, 1), "{after:?}");
+    check_overwritten(&world, inode, STRIPE, 2 * STRIPE);
+}
+
+/// A sync of some size, but of no whole stripe, takes one flush instead of two.
+#[test]
+fn data_that_may_trail_save_a_flush() {
+    let flushes = |journal| {
+        let world = mounted(|options| options.journal = journal);
+        let inode = file(&world, b"file", &vec![5; STRIPE - BLOCK_BYTES]);
+        let before = world.volume.flushes_and_reads().0;
+        world.run(move |fs| Box::pin(fs.fsync(inode))).unwrap();
+        let count = world.volume.flushes_and_reads().0 - before;
+        // What is overwritten out of place was durable: that must not be lost.
+        overwrite(&world, inode, 0);
+        let data = IoBuf::copy_of(&vec![9; STRIPE - 8 * BLOCK_BYTES]).freeze();
+        world.run(move |fs| Box::pin(fs.write(inode, 0, data))).unwrap();
+        let before = world.volume.flushes_and_reads().0;
+        world.run(move |fs| Box::pin(fs.fsync(inode))).unwrap();
+        assert_eq!(world.volume.flushes_and_reads().0 - before, 2);
+        world.check();
+        count
+    };
+    assert_eq!((flushes(JournalMode::Ordered), flushes(JournalMode::Writeback)), (2, 1));
+}
+
+#[test]
+fn stripes_that_become_free_are_discarded_once_that_is_durable() {
+    let world = mounted(|options| options.discards = true);
+    let inode = file(&world, b"large", &vec![5; 40 * STRIPE]);
+    sync(&world);
+    world.run(move |fs| Box::pin(async move { fs.forget(inode, 1).await }));
+    assert_eq!(world.volume.discarded(), 0);
+    world.run(|fs| Box::pin(fs.unlink(ROOT, b"large"))).unwrap();
+    world.env.pass(Duration::from_secs(20));
+    let counted = counters(&world);
+    assert!(counted.discarded_stripes >= 40 && world.volume.discarded() == counted.discarded_stripes);
+    let again = file(&world, b"again", &vec![5; 40 * STRIPE]);
+    sync(&world);
+    let read = world.run(move |fs| Box::pin(fs.read(again, 0, 64 * STRIPE))).unwrap();
+    assert!(read.len() == 40 * STRIPE && read.iter().all(|byte| *byte == 5));
+    world.check();
+}
