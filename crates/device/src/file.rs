@@ -291,6 +291,13 @@ impl Device for FileDevice {
         IoFuture::uring(op, finish)
     }
 
+    fn discard(&self, offset_bytes: u64, len_bytes: u64) -> Completion {
+        if self.info.unmaps == Some(false) {
+            return IoFuture::ready(Ok(()));
+        }
+        self.write_zeroes(offset_bytes, len_bytes, ZeroFlags { may_unmap: true, fast_only: true })
+    }
+
     fn extents(&self, offset_bytes: u64, len_bytes: u64) -> IoFuture<Result<Vec<Extent>, IoError>> {
         let range = offset_bytes..offset_bytes.saturating_add(len_bytes).min(self.info.size_bytes);
         if self.is_block {

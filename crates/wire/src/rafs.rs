@@ -24,6 +24,8 @@ pub struct MkfsSpec {
     pub force: bool,
     /// Only say what would be made.
     pub dry_run: bool,
+    /// Do not tell the array that nothing of what it holds is needed.
+    pub keep_blocks: bool,
 }
 
 /// A file system that was made, or would be.

@@ -10,7 +10,12 @@ use stripewise::{
     Device, MediaKind, ZeroFlags,
     internals::format::rafs::superblock::{SlotOrder, Superblock},
 };
-use stripewise_mount::rafs::{fs::Fs, shape::Order, store::MakeOptions, volume::Volume};
+use stripewise_mount::rafs::{
+    fs::Fs,
+    shape::{Order, StripeNo},
+    store::MakeOptions,
+    volume::Volume,
+};
 use stripewise_wire::{MadeStatus, MkfsSpec, OrderChoice};
 use uuid::Uuid;
 
@@ -18,6 +23,9 @@ use uuid::Uuid;
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// What is zeroed at both ends of a target, so that nothing of what it held is recognised there any more.
 const WIPED_BYTES: u64 = 1 << 20;
+
+/// What is discarded at a time.
+const DISCARDED_BYTES: u64 = 1 << 30;
 
 /// What is drawn at random.
 pub(crate) struct Random {
@@ -66,7 +74,24 @@ pub(crate) fn make_options(
     })
 }
 
-/// Wipes a device's ends, and makes a file system on the volume over it.
+/// Tells a volume that nothing of what it holds is needed, and tells the caller how many bytes of how many that were. A volume that cannot
+/// discard keeps what it has.
+async fn discard(volume: &dyn Volume, tell: impl Fn(u64, u64)) {
+    let geometry = volume.geometry();
+    let at_once = (DISCARDED_BYTES / geometry.stripe_bytes()).max(1);
+    let mut first = 0;
+    while first < geometry.stripes() {
+        let end = geometry.stripes().min(first + at_once);
+        if let Err(error) = volume.discard(StripeNo(first)..StripeNo(end)).await {
+            tracing::info!("not discarded: {error}");
+            return;
+        }
+        tell(end * geometry.stripe_bytes(), geometry.stripes() * geometry.stripe_bytes());
+        first = end;
+    }
+}
+
+/// Discards what a volume holds, unless that is to be kept, wipes the ends of the device under it, and makes a file system.
 ///
 /// # Errors
 /// If it cannot be written, or no file system fits.
@@ -74,10 +99,14 @@ pub(crate) async fn write(
     device: Arc<dyn Device>,
     volume: Arc<dyn Volume>,
     options: MakeOptions,
-    owner: (u32, u32),
+    spec: &MkfsSpec,
+    tell: impl Fn(u64, u64),
 ) -> anyhow::Result<Superblock> {
+    if !spec.keep_blocks {
+        discard(&*volume, tell).await;
+    }
     wipe(&*device).await?;
-    Ok(Fs::make(&volume, &options, owner).await?)
+    Ok(Fs::make(&volume, &options, spec.owner).await?)
 }
 
 async fn wipe(device: &dyn Device) -> anyhow::Result<()> {

@@ -23,6 +23,7 @@ use crate::{
     daemon::{self, LookedAt, holding},
     given::absolute_path,
     printable::printable,
+    progress::StepsBar,
     rafs::{Random, describe, make_options, write},
     said::{note, print_json, say},
     sizes::{format_size, parse_size},
@@ -60,6 +61,9 @@ pub(crate) struct MkfsArgs {
     /// In which order the blocks of a stripe are filled; by columns if the device rotates, if left out.
     #[arg(long, value_parser = order_parser())]
     order: Option<OrderChoice>,
+    /// Do not discard (TRIM) what the target holds.
+    #[arg(long, short = 'K')]
+    no_discard: bool,
     /// Only say what would be made.
     #[arg(long)]
     dry_run: bool,
@@ -114,6 +118,7 @@ fn spec_of(args: &MkfsArgs) -> MkfsSpec {
         owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
         force: args.force,
         dry_run: args.dry_run,
+        keep_blocks: args.no_discard,
     }
 }
 
@@ -168,7 +173,13 @@ fn make(spec: &MkfsSpec, path: &str, shape: &Shape) -> anyhow::Result<MadeStatus
     // Looked at before anything is written.
     store::plan(geometry(path, columns, size_bytes)?, &options)?;
     let volume = Arc::new(DeviceVolume::new(device.clone(), columns.data_columns, columns.rows())?);
-    let superblock = host.block_on(write(device, volume, options, spec.owner))?;
+    let (spec, bar) = (spec.clone(), StepsBar::new());
+    let made = host.block_on(async move {
+        let made = write(device, volume, options, &spec, |done, all| bar.show("discard", done, all)).await;
+        bar.clear();
+        made
+    });
+    let superblock = made?;
     Ok(describe(path, shape.from, size_bytes, &superblock))
 }
 

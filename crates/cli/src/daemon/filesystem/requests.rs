@@ -61,7 +61,11 @@ impl DaemonState {
             let planned = store::plan(geometry, &options)?;
             let made = match spec.dry_run {
                 true => planned,
-                false => runtime.block_on(write(device, Arc::new(volume), options, spec.owner))?,
+                false => {
+                    let spec = spec.clone();
+                    let volume = Arc::new(volume);
+                    runtime.block_on(async move { write(device, volume, options, &spec, |_, _| {}).await })?
+                }
             };
             Ok(Reply::Made(Box::new(describe(&name, "the array", size_bytes, &made))))
         })
