@@ -12,5 +12,6 @@ mod array_killed;
 mod helper;
 mod life;
 mod mended;
+mod policies;
 mod refused;
 mod world;
