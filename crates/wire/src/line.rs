@@ -273,7 +273,10 @@ mod tests {
             limits,
         };
         assert_eq!((serve(ServeLimits::default()).needs(), serve(limits).needs()), (0, LIMITS_SINCE));
-        assert_eq!((Request::Fsck { mend: true }.needs(), Request::Worked.needs()), (RAFS_SINCE, 0));
+        assert_eq!(
+            (Request::Fsck { mend: true }.needs(), Request::Worked { work: None }.needs()),
+            (RAFS_SINCE, 0)
+        );
         let line = attach(None, DiscardChoice::On).line().unwrap();
         assert_eq!((protocol_of(&line), Request::read(&line).is_ok()), (PROTOCOL, true));
         let later = line.replace(r#""needs":2"#, r#""needs":99"#);

@@ -50,6 +50,9 @@ pub enum Reply {
     Working {
         /// What was read of the array, and written to it, so far.
         done_bytes: u64,
+        /// Which work that is, to ask for it.
+        #[serde(default)]
+        work: Option<u64>,
     },
     /// The file system that was made, or would be.
     Made(Box<MadeStatus>),

@@ -133,7 +133,11 @@ pub enum Request {
     /// How full a file system is that is not mounted: [`Reply::Usage`](crate::Reply::Usage).
     Usage,
     /// How far [`Request::Mkfs`], [`Request::Mount`], [`Request::Fsck`] or [`Request::Usage`] has come; answered as they are.
-    Worked,
+    Worked {
+        /// Which work: as its first answer said. The newest, if none.
+        #[serde(default)]
+        work: Option<u64>,
+    },
     /// Whether a file system that was unmounted is written out, and let go of: [`Reply::Working`](crate::Reply::Working)
     /// until then, and an error if not all of it could be written.
     Unmounted,

@@ -111,7 +111,7 @@ fn requests() -> Vec<Request> {
         Request::Mount { choice: MountChoice::default() },
         Request::Fsck { mend: true },
         Request::Usage,
-        Request::Worked,
+        Request::Worked { work: Some(1) },
         Request::Unmounted,
         Request::Stop { force: true, steps: true },
         Request::Policy { policy: "cost".to_owned() },
@@ -154,7 +154,7 @@ fn is_entered(request: &Request) {
     match request {
         Request::Status | Request::Slow | Request::Measure | Request::Measured | Request::Emptied => {}
         Request::Mkfs { .. } | Request::Mount { .. } | Request::Fsck { .. } | Request::Usage => {}
-        Request::Worked | Request::Unmounted => {}
+        Request::Worked { .. } | Request::Unmounted => {}
         Request::TraceEnd | Request::LoadStatus | Request::LoadEnd => {}
         Request::Stripes { .. } | Request::Add { .. } | Request::Added { .. } | Request::Fail { .. } => {}
         Request::Remove { .. } | Request::Replace { .. } | Request::Scrub { .. } | Request::Speed { .. } => {}

@@ -26,7 +26,7 @@ impl DaemonState {
                 | Request::Stripes { .. }
                 | Request::Traced { .. }
                 | Request::LoadStatus
-                | Request::Worked
+                | Request::Worked { .. }
                 | Request::Unmounted
         );
         let is_repeated = matches!(request, Request::Stop { .. }) && self.is_stopping();
@@ -138,7 +138,7 @@ impl DaemonState {
             Request::Mount { choice } => return self.mount(choice, deadline),
             Request::Fsck { mend } => return self.check_file_system(mend, deadline),
             Request::Usage => return self.usage(deadline),
-            Request::Worked => return self.worked(deadline),
+            Request::Worked { work } => return self.worked(work, deadline),
             Request::Unmounted => return self.unmounted(deadline),
             Request::Stop { force, steps } => {
                 return Ok(match self.stop(users_for(force), deadline, steps)? {

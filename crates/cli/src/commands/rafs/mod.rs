@@ -59,12 +59,16 @@ fn worked(name: &str, request: &Request, what: &'static str) -> anyhow::Result<R
     let goes_on = format!("the {what} goes on in the array's daemon");
     let (mut attended, mut bar) = (Attended::new(name)?, WorkBar::new(what));
     let mut answer = attended.ask(request, &goes_on)?;
+    let mut work = None;
     loop {
         match answer {
-            Reply::Working { done_bytes } => bar.show(name, done_bytes),
+            Reply::Working { done_bytes, work: of } => {
+                bar.show(name, done_bytes);
+                work = work.or(of);
+            }
             done => return Ok(done),
         }
-        answer = attended.ask(&Request::Worked, &goes_on)?;
+        answer = attended.ask(&Request::Worked { work }, &goes_on)?;
     }
 }
 

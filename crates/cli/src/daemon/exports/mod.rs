@@ -164,11 +164,11 @@ impl Exports {
     }
 
     /// Begins something that must have the array to itself, and without exports, under the lock.
-    pub(super) fn while_free(
+    pub(super) fn while_free<T>(
         &self,
         deadline: Deadline,
-        begin: impl FnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+        begin: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         let held = self.held(deadline)?;
         held.check_free(&self.source)?;
         begin()

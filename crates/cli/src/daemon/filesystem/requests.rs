@@ -122,8 +122,8 @@ impl DaemonState {
     }
 
     /// How far such work has come.
-    pub(in crate::daemon) fn worked(&self, deadline: Deadline) -> anyhow::Result<Reply> {
-        self.working.step(&self.array, deadline)
+    pub(in crate::daemon) fn worked(&self, work: Option<u64>, deadline: Deadline) -> anyhow::Result<Reply> {
+        self.working.step(work, || moved_bytes(&self.array), deadline)
     }
 
     /// Whether what was mounted is written out.
@@ -134,7 +134,7 @@ impl DaemonState {
                 None => Ok(Reply::Done(Notes::new())),
             };
         }
-        Ok(Reply::Working { done_bytes: 0 })
+        Ok(Reply::Working { done_bytes: 0, work: None })
     }
 
     /// Claims the file system, and begins. The claim ends with the work, before its outcome is told.
@@ -144,13 +144,19 @@ impl DaemonState {
         deadline: Deadline,
         work: impl FnOnce(Claim) -> anyhow::Result<Reply> + Send + 'static,
     ) -> anyhow::Result<Reply> {
-        self.exports.while_free(deadline, || {
+        let begun = self.exports.while_free(deadline, || {
             self.check_not_overwritten()?;
             let claim = self.file_system.claim(what)?;
-            self.working.begin(&self.array, move || work(claim))
+            self.working.begin(moved_bytes(&self.array), move || work(claim))
         })?;
-        self.worked(deadline)
+        self.worked(Some(begun), deadline)
     }
+}
+
+/// What was read of an array, and written to it.
+fn moved_bytes(array: &Array) -> u64 {
+    let counted = array.stats().report();
+    counted.read_bytes + counted.written_bytes
 }
 
 /// The array's file system, and the array in its stripes.
