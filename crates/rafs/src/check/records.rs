@@ -64,6 +64,7 @@ pub(crate) async fn read(
 fn lost_records(error: ReplayError, sequence: u64) -> Problem {
     let (later, why) = match error {
         ReplayError::Rotten { error, later, .. } => (later, error.to_string()),
+        ReplayError::NewerAnchor { later } => (later, error.to_string()),
         ReplayError::Io(error) => (sequence, error.to_string()),
     };
     Problem::Journal { sequence, later, why }

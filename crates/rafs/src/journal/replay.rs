@@ -34,6 +34,15 @@ pub enum ReplayError {
         /// A later one's number.
         later: u64,
     },
+    /// Records count from a later anchor on, which was durable once.
+    #[error(
+        "the newest anchor is lost: record {later} of the journal belongs to a later checkpoint than the anchor that is \
+         left; run fsck"
+    )]
+    NewerAnchor {
+        /// The record's number.
+        later: u64,
+    },
 }
 
 /// A record that was committed.
@@ -107,7 +116,8 @@ impl Replay {
             return Ok(Some(self.pass(row, record)));
         }
         match self.later(row).await? {
-            Some(later) => Err(ReplayError::Rotten { sequence: self.next.sequence, error, later }),
+            Some(id) if id.epoch > self.next.epoch => Err(ReplayError::NewerAnchor { later: id.sequence }),
+            Some(id) => Err(ReplayError::Rotten { sequence: self.next.sequence, error, later: id.sequence }),
             None => Ok(None),
         }
     }
@@ -174,17 +184,21 @@ impl Replay {
         Ok(columns)
     }
 
-    /// The number of a later record of this epoch that begins behind this row, and is valid.
-    async fn later(&self, row: u64) -> Result<Option<u64>, ReplayError> {
+    /// A later record that begins with this row or behind it, and is valid: of this epoch, or of a later one. The first record behind an
+    /// anchor goes where the one behind the last would be.
+    async fn later(&self, row: u64) -> Result<Option<RecordId>, ReplayError> {
         let JournalPosition { epoch, sequence, .. } = self.next;
-        for ahead in 1..self.left {
+        for ahead in 0..self.left {
             let (at, left) = (row + ahead, self.left - ahead);
-            let is_later = |id: &RecordId| id.epoch == epoch && id.sequence > sequence;
+            let is_later = |id: &RecordId| {
+                let is_newer = id.epoch > epoch;
+                is_newer || id.epoch == epoch && id.sequence > sequence
+            };
             let head = self.head(at, left, is_later, Way::Own).await?;
             if let Ok(head) = head
                 && self.open(at, &head, Way::Own).await?.is_ok()
             {
-                return Ok(Some(head.id.sequence));
+                return Ok(Some(head.id));
             }
         }
         Ok(None)

@@ -1,7 +1,11 @@
 //! Single cases.
 
 use super::{stored::Stored, *};
-use crate::shape::BLOCK_BYTES;
+use crate::{
+    journal::ReplayError,
+    shape::BLOCK_BYTES,
+    store::{Ground, OpenError, Store},
+};
 
 /// The first image of these that suits.
 fn image(suits: impl Fn(&Image) -> bool) -> Image {
@@ -39,6 +43,13 @@ fn nothing_is_lost_with_the_newest_anchor() {
     for copy in stored.copies(stored.superblock.anchor_places()[stored.newest]) {
         volume.poke(copy, &[0x77; BLOCK_BYTES]);
     }
+    // The older tree is whole: only the journal tells that it is not the newest.
+    let opened = now(async {
+        let volume = as_volume(&volume);
+        let ground = Ground::read(&*volume).await.unwrap();
+        Store::open(volume, ground, 16).await.map(drop)
+    });
+    assert!(matches!(opened, Err(OpenError::Replay(ReplayError::NewerAnchor { .. }))), "{opened:?}");
     assert!(problems(&volume).iter().any(|problem| matches!(problem, Problem::NewerTree { .. })));
     assert_all_is_there(&image, &volume);
 }
