@@ -80,11 +80,11 @@ impl Base {
         let found = scan(&reader, &self.superblock, progress).await;
         let (at, anchor) = self.anchor;
         let anchors = has_anchor.then_some((anchor.generation, self.root()));
-        let root = newest_root(&reader, &found, anchors).await;
-        self.found = Some(found);
-        let Some(Wanted { place, generation, level, .. }) = root else { return has_anchor };
         let epochs = epochs(volume, &self.superblock).await;
         let last = epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
+        let root = newest_root(&reader, &found, anchors, last > anchor.journal.epoch).await;
+        self.found = Some(found);
+        let Some(Wanted { place, generation, level, .. }) = root else { return has_anchor };
         // Without any anchor, nothing says which records are not in the tree.
         let epoch = if has_anchor { anchor.journal.epoch.saturating_add(1) } else { last.saturating_add(1) };
         let block = JournalPosition { epoch, sequence: 0, block: 0 };
