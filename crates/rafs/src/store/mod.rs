@@ -10,6 +10,7 @@ mod error;
 mod ground;
 mod make;
 mod open;
+mod places;
 mod running;
 mod stripes;
 mod write;
@@ -21,7 +22,6 @@ use stripewise_format::rafs::{
     anchor::Anchor,
     journal::{Change, Run},
     key::{Key, KeyKind},
-    space::GroupKind,
     superblock::Superblock,
 };
 
@@ -44,8 +44,8 @@ use crate::{
     healing::Healing,
     journal::{CommitError, Journal},
     mutants::{Mutant, lives},
-    shape::{BlockNo, Geometry, Order, StripeNo},
-    space::{Counts, FILLS, Measure, Opened, Space},
+    shape::{BlockNo, Geometry, Order},
+    space::{Counts, Space},
     tree::Tree,
     volume::Volume,
 };
@@ -225,82 +225,6 @@ impl Store {
         self.running.note(Change::Forget { inode, first: blocks.start, blocks: blocks.end - blocks.start });
     }
 
-    /// Chooses a stripe for file blocks, and keeps it until it is [closed](Self::close). None if there is no room.
-    pub fn open_stripe(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
-        self.space.open(kind, near)
-    }
-
-    /// The free slots of a stripe that is open, whole rows first.
-    #[must_use]
-    pub fn free_slots(&self, stripe: StripeNo) -> Vec<u32> {
-        self.space.free_slots(stripe)
-    }
-
-    /// The stripes of this kind of which half or more is free, but not all, the emptiest ones first, and how many blocks of each are
-    /// taken.
-    #[must_use]
-    pub fn half_empty(&self, kind: GroupKind) -> Vec<(StripeNo, u64)> {
-        self.space.half_empty(kind)
-    }
-
-    /// How many stripes are free, and how many there are.
-    #[must_use]
-    pub fn free_stripes(&self) -> (u64, u64) {
-        self.space.free_stripes()
-    }
-
-    /// Changes which of two stripes has more room.
-    pub fn set_measure(&mut self, measure: Measure) {
-        self.space.set_measure(measure);
-    }
-
-    /// How many stripes of all groups are how full: free ones, then those of which up to a tenth is in use, two tenths, and so on, and at
-    /// last those that are full.
-    #[must_use]
-    pub fn fill(&self) -> [u64; FILLS] {
-        self.space.fill()
-    }
-
-    /// These stripes are filled only if no other one has room, until the next call.
-    pub fn avoid(&mut self, stripes: &BTreeSet<StripeNo>) {
-        self.space.avoid(stripes);
-    }
-
-    /// A stripe is no longer filled.
-    pub fn close_stripe(&mut self, stripe: StripeNo) {
-        self.space.close(stripe);
-    }
-
-    /// Takes blocks of a file, in the running transaction.
-    ///
-    /// # Errors
-    /// [`StoreError::NoSpace`] if checkpoints need what would be left; [`StoreError::Space`].
-    pub fn take(&mut self, kind: GroupKind, blocks: Range<BlockNo>) -> Result<(), StoreError> {
-        self.check()?;
-        if self.spare_blocks() < blocks.end.0.saturating_sub(blocks.start.0) {
-            return Err(StoreError::NoSpace);
-        }
-        self.space.take(kind, blocks.clone())?;
-        self.running.note(Change::Take(kind, run(&blocks)));
-        Ok(())
-    }
-
-    /// Frees blocks of a file, in the running transaction. They can be taken again once it is durable.
-    ///
-    /// # Errors
-    /// [`StoreError::Space`].
-    pub fn free(&mut self, blocks: Range<BlockNo>) -> Result<(), StoreError> {
-        self.check()?;
-        self.space.free(blocks.clone())?;
-        self.running.note(Change::Free(run(&blocks)));
-        if lives(Mutant::FreedAtOnce) {
-            self.release(blocks)?;
-        } else {
-            self.running.freed.push(blocks);
-        }
-        Ok(())
-    }
-
     /// Makes durable all changes so far, and what was written to file blocks. Blocks of files may come along: they are in the journal
     /// only, and [`Store::open`] hands them out after a crash, until a [checkpoint](Self::checkpoint).
     ///
@@ -345,13 +269,6 @@ impl Store {
         for blocks in std::mem::take(&mut self.running).freed {
             self.release(blocks)?;
         }
-        Ok(())
-    }
-
-    /// What frees these blocks is durable: they are free, and stripes of which all is free may be discarded.
-    fn release(&mut self, blocks: Range<BlockNo>) -> Result<(), StoreError> {
-        let free = self.space.release(blocks)?;
-        self.discards.add(free);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use stripewise_format::{
         journal::RecordId,
         key::KeyKind,
         node::Node,
-        space::Extent,
+        space::{Extent, GroupKind},
         superblock::FIRST_JOURNAL_STRIPE,
     },
 };
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::{
-    shape::{BLOCK_BYTES, Order},
+    shape::{BLOCK_BYTES, Order, StripeNo},
     test_volume::{TestVolume, now, read_block},
     tree::Scan,
 };
