@@ -9,16 +9,19 @@
 //! * [`model`]: for performance. Modelled disks, which lose nothing in a power failure that real ones would.
 //! * [`stress`]: the same clients and checkers with real threads.
 //! * [`exhaust`]: short histories, with a power failure at every step and all that it may leave.
-//! * [`rafs`]: stories of the file system;
+//! * [`rafs`]: stories of the file system; [`ace`]: short workloads of it, with every crash;
 //! * [`story`], [`check`]: arrays that live and die by a seed, and the checkers of what they leave.
 
+pub mod ace;
 pub mod check;
 pub mod client;
 mod events;
 mod executor;
 pub mod exhaust;
+mod fates;
 mod member;
 pub mod model;
+mod outlook;
 pub mod rafs;
 pub mod story;
 pub mod stress;

@@ -22,9 +22,10 @@ use super::{
     teller::Base,
 };
 use crate::{
-    SimMember, World,
+    World,
     check::{Checker, SECTOR_BYTES, Sectors, Violation},
     member::Fate,
+    outlook::Outlook,
 };
 
 /// Time enough for regions to be cleared, and for the array to become clean.
@@ -34,7 +35,7 @@ const REST: Duration = Duration::from_secs(3);
 pub(super) struct Life {
     world: World,
     shape: Shape,
-    pub(super) members: Vec<Arc<SimMember>>,
+    pub(super) outlook: Outlook,
     faults: Vec<Arc<Faults>>,
     array: Array,
     pub(super) sectors: Arc<Mutex<Sectors>>,
@@ -42,10 +43,6 @@ pub(super) struct Life {
     told: Arc<AtomicU64>,
     pub(super) lost: Option<usize>,
     steps: u64,
-    /// At the last power failure: the changes so far on each member, and the requests.
-    seen: Option<(Vec<u64>, u64)>,
-    /// A digest of each member's certain content, and the change at which it was computed.
-    stable: Vec<(u64, u64)>,
 }
 
 /// Where a request's result will be.
@@ -65,19 +62,16 @@ impl Life {
         let opened = opened.ok_or_else(|| Checker::Engine.violation("assembling does not come to an end"))?;
         let array = opened
             .map_err(|error| Checker::Service.violation(format!("assembling what was stopped: {error}")))?;
-        let stable = members.iter().map(|member| (member.changes(), member.stable_digest())).collect();
         Ok(Self {
             world,
             shape: base.shape,
-            members,
+            outlook: Outlook::new(members),
             faults,
             array,
             sectors: Arc::new(Mutex::new(base.sectors.clone())),
             told: Arc::default(),
             lost: None,
             steps: 0,
-            seen: None,
-            stable,
         })
     }
 
@@ -148,41 +142,18 @@ impl Life {
 
     /// Whether a power failure may leave another state than the last one.
     pub(super) fn has_changed(&mut self) -> bool {
-        let changes = self.members.iter().map(|member| member.changes()).collect();
-        let now = Some((changes, self.told.load(Ordering::Relaxed)));
-        let has_changed = self.seen != now;
-        self.seen = now;
-        has_changed
-    }
-
-    /// A digest of a member's certain content.
-    pub(super) fn stable_digest(&mut self, member: usize) -> u64 {
-        let changes = self.members[member].changes();
-        if self.stable[member].0 != changes {
-            self.stable[member] = (changes, self.members[member].stable_digest());
-        }
-        self.stable[member].1
+        self.outlook.has_changed(self.told.load(Ordering::Relaxed))
     }
 
     /// When power failed and what it left, in words.
     pub(super) fn describe(&self, point: &Point, fates: &[Fate], absent: Option<usize>) -> String {
-        let open =
-            point.open.iter().enumerate().flat_map(|(m, open)| open.iter().map(move |write| (m, write)));
-        let told = open.zip(fates).map(|((member, write), fate)| {
-            let fate = match fate {
-                Fate::Lost => "lost",
-                Fate::Kept => "kept",
-                Fate::Torn => "torn",
-            };
-            format!("m{member} {fate} {} bytes at {}", write.len_bytes, write.offset_bytes)
-        });
-        let told: Vec<String> = told.collect();
+        let told = point.moment.describe(fates);
         let lost = match (self.lost, absent) {
             (None, _) => String::new(),
             (Some(lost), None) => format!("; m{lost}, which had vanished, is back"),
             (Some(lost), Some(_)) => format!("; m{lost} has vanished"),
         };
         let us = self.world.now().0 / 1000;
-        format!("power fails at step {}, {us} us: {}{lost}", self.steps, told.join(", "))
+        format!("power fails at step {}, {us} us: {told}{lost}", self.steps)
     }
 }

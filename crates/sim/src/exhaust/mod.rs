@@ -1,11 +1,10 @@
 //! Every crash of short histories: power fails at each step of one or a few operations on a small array, and
-//! each possible result is assembled again, within a stated bound (`fates.rs`).
+//! each possible result is assembled again, within a stated bound (`fates.rs`, beside this folder).
 //!
 //! Stories draw both the events and the results of a power failure. Here only the order of tasks and the
 //! times of I/O are drawn. `state.rs` says what must hold of each state. States with equal bytes on the
 //! members and equal allowed contents are checked once.
 
-mod fates;
 mod history;
 mod life;
 mod point;

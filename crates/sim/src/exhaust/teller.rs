@@ -1,16 +1,12 @@
 //! Runs a history step by step, and lets power fail after each.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use stripewise_device::{Device, IoBuf, WriteFlags};
 use stripewise_engine::{Array, CreateOptions};
 
 use super::{
     Counts, Failure,
-    fates::{Combinations, combinations},
     history::{History, Shape},
     life::Life,
     point::Point,
@@ -19,7 +15,8 @@ use super::{
 use crate::{
     World,
     check::{Checker, Sectors, Violation},
-    member::{Fate, MemberImage, OpenWrite},
+    fates::{Combinations, combinations},
+    member::{Fate, MemberImage},
 };
 
 /// Where the data of members this small begins.
@@ -116,12 +113,12 @@ impl Teller {
             return Ok(());
         }
         self.counts.distinct_points += 1;
-        let open: Vec<OpenWrite> = point.open.iter().flatten().copied().collect();
+        let open = point.moment.open();
         let Combinations { tried, all } = combinations(&open, DATA_OFFSET_BYTES, self.states_max);
         self.counts.states += tried.len() as u128;
         self.counts.skipped += all - tried.len() as u128;
         self.counts.bounded_points += u64::from(all > tried.len() as u128);
-        let mut digests = vec![HashMap::new(); life.members.len()];
+        let mut digests = Vec::new();
         for fates in &tried {
             if self.states.insert(point.state_digest(life, fates, &mut digests)) {
                 self.counts.distinct_states += 1;
@@ -138,8 +135,7 @@ impl Teller {
         fates: &[Fate],
         when: &mut String,
     ) -> Result<(), Violation> {
-        let members: Vec<MemberImage> =
-            life.members.iter().zip(point.of_members(fates)).map(|(sim, fates)| sim.left_by(fates)).collect();
+        let members = life.outlook.left_by(&point.moment, fates);
         // A member that had vanished is back, or is not.
         for absent in [None, life.lost].into_iter().take(1 + usize::from(life.lost.is_some())) {
             let (shape, seed, sectors) = (self.base.shape, self.base.seed, &point.sectors);

@@ -12,8 +12,8 @@ use stripewise_rafs::{
 };
 use uuid::Uuid;
 
-use super::STEPS_MAX;
-use crate::{SimMember, World};
+use super::{Checker, Found, finish};
+use crate::{MemberImage, SimMember, World};
 
 /// Data columns, and blocks of a chunk.
 const COLUMNS: u32 = 3;
@@ -59,17 +59,41 @@ impl FromStr for Ground {
     }
 }
 
+/// How a file system is made.
+pub(crate) struct Making {
+    /// Stripes of the volume.
+    pub(crate) stripes: u64,
+    /// What mkfs is told.
+    pub(crate) options: MakeOptions,
+}
+
+impl Making {
+    /// Any, of a size that suits stories.
+    pub(super) fn drawn(world: &World) -> Self {
+        let most = if world.random(3) == 0 { STRIPES.start + FEW } else { STRIPES.end };
+        let stripes = STRIPES.start + world.random(most - STRIPES.start);
+        let options = MakeOptions {
+            uuid: Uuid::from_u128(world.random(u64::MAX).into()),
+            label: "story".to_owned(),
+            created_us: 1,
+            order: if world.random(4) == 0 { Order::Columns } else { Order::Rows },
+            journal_stripes: Some(4 + world.random(8)),
+            hash_seed: world.random(u64::MAX),
+        };
+        Self { stripes, options }
+    }
+}
+
 /// It, through power failures.
-pub(super) struct Volumes {
+pub(crate) struct Volumes {
     ground: Ground,
     members: Vec<Arc<SimMember>>,
 }
 
 impl Volumes {
     /// Makes members, an array of them, and a file system on it.
-    pub(super) fn make(world: &mut World, ground: Ground) -> Result<Self, String> {
-        let most = if world.random(3) == 0 { STRIPES.start + FEW } else { STRIPES.end };
-        let stripes = STRIPES.start + world.random(most - STRIPES.start);
+    pub(crate) fn make(world: &mut World, ground: Ground, making: Making) -> Result<Self, Found> {
+        let Making { stripes, options: made } = making;
         let members: Vec<_> = match ground {
             Ground::File => vec![world.add_member("file", u64::from(COLUMNS * ROWS) * BLOCK * stripes)],
             Ground::Level(level) => {
@@ -80,14 +104,6 @@ impl Volumes {
         };
         let volumes = Self { ground, members };
         let (env, devices) = (world.env(), volumes.devices());
-        let made = MakeOptions {
-            uuid: Uuid::from_u128(world.random(u64::MAX).into()),
-            label: "story".to_owned(),
-            created_us: 1,
-            order: if world.random(4) == 0 { Order::Columns } else { Order::Rows },
-            journal_stripes: Some(4 + world.random(8)),
-            hash_seed: world.random(u64::MAX),
-        };
         let task = async move {
             let volume: Arc<dyn Volume> = match ground {
                 Ground::File => on_file(devices)?,
@@ -101,10 +117,21 @@ impl Volumes {
             };
             Fs::make(&volume, &made, (0, 0)).await.map_err(|error| error.to_string())
         };
-        let made = world.run_within(STEPS_MAX, task).ok_or("mkfs does not come to an end")?;
-        made?;
+        finish(world, "mkfs", task)?.map_err(|what| (Checker::Mount, what))?;
         world.crash();
         Ok(volumes)
+    }
+
+    /// What an earlier world has left.
+    pub(crate) fn holding(world: &mut World, ground: Ground, images: &[MemberImage]) -> Self {
+        let images = images.iter().enumerate();
+        let members = images.map(|(number, bytes)| world.add_member_holding(format!("m{number}"), bytes));
+        Self { ground, members: members.collect() }
+    }
+
+    /// The members, or the file.
+    pub(crate) fn all(&self) -> &[Arc<SimMember>] {
+        &self.members
     }
 
     /// How many members there are that may be lost.
@@ -113,19 +140,19 @@ impl Volumes {
     }
 
     /// What is there after a power failure, perhaps without one of the members.
-    pub(super) fn open(&self, world: &World, lost: Option<usize>) -> Result<Arc<dyn Volume>, String> {
+    pub(crate) fn open(&self, world: &World, lost: Option<usize>) -> Result<Arc<dyn Volume>, Found> {
+        let wrong = |what: String| (Checker::Mount, what);
         let mut devices = self.devices();
         if self.ground == Ground::File {
-            return on_file(devices);
+            return on_file(devices).map_err(wrong);
         }
         lost.map(|number| devices.remove(number));
         let env = world.env();
         let mut options = AssembleOptions::default();
         (options.force, options.run) = (lost.is_some(), lost.is_some());
-        let opening = async move { assemble(env, devices, &options).await };
-        let array = world.run_within(STEPS_MAX, opening).ok_or("assembling does not come to an end")?;
-        let array = array.map_err(|error| format!("assembling: {error}"))?;
-        Ok(Arc::new(ArrayVolume::new(array).map_err(|error| error.to_string())?))
+        let array = finish(world, "assembling", async move { assemble(env, devices, &options).await })?;
+        let array = array.map_err(|error| wrong(format!("assembling: {error}")))?;
+        Ok(Arc::new(ArrayVolume::new(array).map_err(|error| wrong(error.to_string()))?))
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
@@ -140,4 +167,4 @@ fn on_file(devices: Vec<Arc<dyn Device>>) -> Result<Arc<dyn Volume>, String> {
 }
 
 /// Bytes of a stripe: files of this length are overwritten where they lie.
-pub(super) const STRIPE_BYTES: usize = (COLUMNS * ROWS) as usize * BLOCK as usize;
+pub(crate) const STRIPE_BYTES: usize = (COLUMNS * ROWS) as usize * BLOCK as usize;

@@ -32,11 +32,14 @@ use stripewise_rafs::{
 pub use self::{act::Act, ground::Ground};
 use self::{
     client::{Client, Doings},
-    ground::Volumes,
     model::Folder,
     watched::Watched,
 };
-use crate::World;
+pub(crate) use self::{
+    ground::{Making, STRIPE_BYTES, Volumes},
+    model::{judge, unit},
+};
+use crate::{World, story::panic_text};
 
 /// Stripes are cleaned so long after they were written.
 const CLEANED_AFTER: Duration = Duration::from_millis(500);
@@ -170,7 +173,7 @@ pub struct Violation {
 type Working = Arc<Mutex<Option<()>>>;
 
 /// A violation, before it is known in which life.
-type Found = (Checker, String);
+pub(crate) type Found = (Checker, String);
 
 /// How a story ended.
 #[derive(Debug, Clone, Default)]
@@ -202,8 +205,7 @@ pub fn tell(plan: &Plan) -> Told {
         // A member is missing: blocks that were written beside others may have taken these along.
         if story.has_hurt { Ok(()) } else { story.look_at_all().map(drop) }
     };
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&mut story));
-    let result = caught.unwrap_or_else(|panic| Err((Checker::Panic, words(&*panic))));
+    let result = caught(&mut story);
     #[cfg(feature = "mutants")]
     mutants::set(None);
     told.violation = result.err().map(|(checker, what)| Violation { life, checker, what });
@@ -211,31 +213,30 @@ pub fn tell(plan: &Plan) -> Told {
     told
 }
 
+/// A panic is a violation, too.
+pub(crate) fn caught<T>(call: impl FnOnce() -> Result<T, Found>) -> Result<T, Found> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    caught.unwrap_or_else(|panic| Err((Checker::Panic, panic_text(&*panic))))
+}
+
 /// What clients do, line by line, if that is to be told.
 #[derive(Debug, Clone)]
-struct Log(Option<Arc<Mutex<Vec<String>>>>);
+pub(crate) struct Log(Option<Arc<Mutex<Vec<String>>>>);
 
 impl Log {
-    fn new(is_wanted: bool) -> Self {
+    pub(crate) fn new(is_wanted: bool) -> Self {
         Self(is_wanted.then(Arc::default))
     }
 
-    fn note(&self, line: impl FnOnce() -> String) {
+    pub(crate) fn note(&self, line: impl FnOnce() -> String) {
         if let Some(lines) = &self.0 {
             lines.lock().push(line());
         }
     }
 
-    fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         self.0.as_ref().map(|lines| std::mem::take(&mut *lines.lock())).unwrap_or_default()
     }
-}
-
-/// What a panic says.
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().cloned();
-    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    text.unwrap_or_default()
 }
 
 struct Story {
@@ -258,7 +259,8 @@ struct Story {
 impl Story {
     fn begin(plan: &Plan, log: Log) -> Result<Self, Found> {
         let mut world = World::new(plan.seed);
-        let volumes = Volumes::make(&mut world, plan.ground).map_err(|what| (Checker::Mount, what))?;
+        let making = Making::drawn(&world);
+        let volumes = Volumes::make(&mut world, plan.ground, making)?;
         let folders = (0..plan.clients).map(|number| Arc::new(Mutex::new(Folder::new(number)))).collect();
         Ok(Self {
             world,
@@ -366,20 +368,13 @@ impl Story {
     /// Looks at all that power has left, and mounts it.
     fn look_at_all(&mut self) -> Result<(Arc<Watched>, Fs), Found> {
         let is_just_lost = std::mem::take(&mut self.is_just_lost);
-        let opened = self.volumes.open(&self.world, self.lost).map_err(|what| (Checker::Mount, what))?;
+        let opened = self.volumes.open(&self.world, self.lost)?;
         let volume = Arc::new(Watched::new(self.world.env(), opened));
-        let looked_at: Arc<dyn Volume> = volume.clone();
-        let report = self.finish(async move { check(&looked_at).await })?;
-        let report = report.map_err(|error| (Checker::Fsck, error.to_string()))?;
-        if let Some(problem) = report.problems.first() {
-            return Err((Checker::Fsck, problem.to_string()));
-        }
+        look_for_damage(&self.world, volume.clone())?;
         let options = self.some_options();
         self.log.note(|| format!("a mount with {options:?}"));
         let before = std::mem::replace(&mut self.journal, options.journal);
-        let (env, mounted) = (self.world.env(), volume.clone());
-        let fs = self.finish(async move { Fs::mount(env, mounted, options).await })?;
-        let fs = fs.map_err(|error| (Checker::Mount, error.to_string()))?;
+        let fs = mount(&self.world, volume.clone(), options)?;
         for folder in &self.folders {
             let (fs, folder) = (fs.clone(), folder.clone());
             let looked =
@@ -395,9 +390,6 @@ impl Story {
         let without = Without::default();
         let preset = if self.world.random(8) == 0 { Preset::Paper } else { Preset::Default };
         MountOptions {
-            buffer_blocks: 128,
-            cached_nodes: 64,
-            cleaned_after: CLEANED_AFTER,
             discards: self.world.random(2) == 0,
             journal: match self.world.random(8) {
                 0 => JournalMode::None,
@@ -406,12 +398,48 @@ impl Story {
                 _ => JournalMode::Ordered,
             },
             without: if self.world.random(4) == 0 { without.and(technique) } else { without },
-            ..MountOptions::of(preset)
+            ..small_options(preset)
         }
     }
 
     fn finish<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Result<T, Found> {
-        let ended = self.world.run_within(STEPS_MAX, task);
-        ended.ok_or_else(|| (Checker::End, "it does not come to an end".to_owned()))
+        finish(&self.world, "it", task)
     }
+}
+
+/// fsck of what power has left must find nothing.
+pub(crate) fn look_for_damage(world: &World, volume: Arc<dyn Volume>) -> Result<(), Found> {
+    let report = finish(world, "fsck", async move { check(&volume).await })?;
+    let report = report.map_err(|error| (Checker::Fsck, error.to_string()))?;
+    match report.problems.first() {
+        Some(problem) => Err((Checker::Fsck, problem.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// A mount with a small buffer.
+pub(crate) fn small_options(preset: Preset) -> MountOptions {
+    MountOptions {
+        buffer_blocks: 128,
+        cached_nodes: 64,
+        cleaned_after: CLEANED_AFTER,
+        ..MountOptions::of(preset)
+    }
+}
+
+/// Mounts it.
+pub(crate) fn mount(world: &World, volume: Arc<dyn Volume>, options: MountOptions) -> Result<Fs, Found> {
+    let env = world.env();
+    let fs = finish(world, "mounting", async move { Fs::mount(env, volume, options).await })?;
+    fs.map_err(|error| (Checker::Mount, error.to_string()))
+}
+
+/// The result of a task that must come to an end.
+pub(crate) fn finish<T: Send + 'static>(
+    world: &World,
+    what: &str,
+    task: impl Future<Output = T> + Send + 'static,
+) -> Result<T, Found> {
+    let ended = world.run_within(STEPS_MAX, task);
+    ended.ok_or_else(|| (Checker::End, format!("{what} does not come to an end")))
 }

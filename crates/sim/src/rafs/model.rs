@@ -81,7 +81,7 @@ impl Folder {
 
     /// A file's bytes become these, now or after a power failure.
     pub(super) fn become_bytes(&mut self, file: u64, bytes: Vec<u8>) {
-        if bytes.len() > STRIPE_BYTES - BLOCK {
+        if unit(bytes.len()) == SECTOR {
             self.large.insert(file);
         }
         self.files.entry(file).or_default().push(bytes);
@@ -176,8 +176,13 @@ impl Folder {
     }
 }
 
+/// Bytes of a file that power failures do not split. One of this length has a stripe of its own, perhaps, and is overwritten where it lies.
+pub(crate) fn unit(len_bytes: usize) -> usize {
+    if len_bytes > STRIPE_BYTES - BLOCK { SECTOR } else { BLOCK }
+}
+
 /// A file's length lies between those that it had, and each part of it is what it was at some time.
-pub(super) fn judge(versions: &[Vec<u8>], found: &[u8], unit: usize) -> Result<(), String> {
+pub(crate) fn judge(versions: &[Vec<u8>], found: &[u8], unit: usize) -> Result<(), String> {
     let lengths = versions.iter().map(Vec::len);
     let (least, most) = (lengths.clone().min().unwrap_or(0), lengths.max().unwrap_or(0));
     if !(least..=most).contains(&found.len()) {

@@ -13,7 +13,7 @@ use stripewise_sim::{
 
 #[cfg(feature = "mutants")]
 use crate::mutants::Bug;
-use crate::rafs::RafsArgs;
+use crate::{ace::AceArgs, rafs::RafsArgs};
 
 /// Arrays in virtual time, with clients, operators, bad luck and power failures: is everything kept that was
 /// promised?
@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Tell every short history: power fails at each step, and all that may be left then is looked at.
     Exhaust(ExhaustArgs),
+    /// Tell every short workload of the file system: power fails after each write, and all that may be left then is looked at.
+    Ace(AceArgs),
     /// Tell stories of the file system: clients, power failures, and what the next mount finds.
     Rafs(RafsArgs),
     /// Arrays under load by real threads, one after the other, everything verified.
@@ -255,7 +257,7 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
         .ok_or_else(|| "give FROM..TO, FROM less than TO, such as 0..1000".to_owned())
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
     seconds.map(Duration::from_secs).ok_or_else(|| "give a number of seconds, 1 or more".to_owned())
 }
@@ -265,7 +267,7 @@ fn parse_ops(text: &str) -> Result<usize, String> {
     ops.ok_or_else(|| "give 1, 2 or 3".to_owned())
 }
 
-fn parse_threads(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_threads(text: &str) -> Result<usize, String> {
     let threads = text.parse().ok().filter(|threads| *threads > 0);
     threads.ok_or_else(|| "give a number of threads, 1 or more".to_owned())
 }

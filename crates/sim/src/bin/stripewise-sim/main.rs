@@ -1,9 +1,14 @@
 //! `stripewise-sim`: tells stories of arrays from seeds, in search of one that ends badly.
 
+mod ace;
+#[cfg(feature = "mutants")]
+mod ace_mutants;
 mod args;
 mod exhaust;
 #[cfg(feature = "mutants")]
 mod exhaust_mutants;
+#[cfg(feature = "mutants")]
+mod hunts;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod rafs;
@@ -26,6 +31,9 @@ fn main() -> ExitCode {
         #[cfg(feature = "mutants")]
         Command::Exhaust(args) if args.mutants.is_some() => exhaust_mutants::hunt_all(&args),
         Command::Exhaust(args) => exhaust::exhaust(&args),
+        #[cfg(feature = "mutants")]
+        Command::Ace(args) if args.mutants.is_some() => ace_mutants::hunt_all(&args),
+        Command::Ace(args) => ace::ace(&args),
         Command::Rafs(args) => rafs::rafs(&args),
         Command::Stress(args) => stress::stress(&args),
         #[cfg(feature = "mutants")]

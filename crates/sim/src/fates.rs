@@ -1,7 +1,7 @@
 //! Every possible result of a power failure for the writes that are open at one moment, within a bound.
 //!
 //! Each open write is lost or kept; a metadata write of more than a sector that is under way may also be torn
-//! behind its first sector. Data need not be torn: sectors of a row are arrays of their own, and each of
+//! behind its first sector. Data of arrays need not be torn: sectors of a row are arrays of their own, and each of
 //! those meets every subset. If that makes more combinations than asked for, these are taken instead: all
 //! lost; all kept; one lost and the others kept, one kept and the others lost; each that can be torn torn,
 //! with the others kept, and with the others lost. As long as that makes no more than asked for, also two
@@ -10,19 +10,18 @@
 use crate::member::{Fate, OpenWrite};
 
 /// The combinations tried at one moment.
-pub(super) struct Combinations {
+pub(crate) struct Combinations {
     /// For each combination the fate of each open write.
-    pub(super) tried: Vec<Vec<Fate>>,
+    pub(crate) tried: Vec<Vec<Fate>>,
     /// How many combinations there are.
-    pub(super) all: u128,
+    pub(crate) all: u128,
 }
 
-/// The combinations of fates of these writes, all if there are no more than `states_max`. Writes before the
-/// start of the data are metadata.
-pub(super) fn combinations(open: &[OpenWrite], data_offset_bytes: u64, states_max: usize) -> Combinations {
-    let tears = |write: &OpenWrite| {
-        write.under_way && write.offset_bytes < data_offset_bytes && write.len_bytes > 512
-    };
+/// The combinations of fates of these writes, all if there are no more than `states_max`. Only
+/// writes that begin before `torn_below_bytes` may be torn.
+pub(crate) fn combinations(open: &[OpenWrite], torn_below_bytes: u64, states_max: usize) -> Combinations {
+    let tears =
+        |write: &OpenWrite| write.under_way && write.offset_bytes < torn_below_bytes && write.len_bytes > 512;
     let tears: Vec<bool> = open.iter().map(tears).collect();
     let all = tears.iter().fold(1u128, |all, tears| all.saturating_mul(if *tears { 3 } else { 2 }));
     if all <= states_max as u128 {
