@@ -21,21 +21,45 @@ const GAINED: usize = 8192;
 pub(super) fn look(start: Start, members: &[MemberImage]) -> Result<Content, Found> {
     let mut world = World::new(start.seed);
     let volumes = Volumes::holding(&mut world, start.ground, members);
-    let volume = volumes.open(&world, None)?;
-    look_for_damage(&world, volume.clone())?;
-    let fs = mount(&world, volume.clone())?;
-    let mounted = fs.clone();
-    let content = finish(&world, "reading all", async move { find(&mounted).await })?;
-    let content = content.map_err(|error| (Checker::Content, error.to_string()))?;
-    let found = content.clone();
-    finish(&world, "using it", async move { use_all(&fs, &found).await })?
+    let fs = open(&world, &volumes)?;
+    let content = read_all(&world, &fs)?;
+    let (used, found) = (fs.clone(), content.clone());
+    finish(&world, "using it", async move { use_all(&used, &found).await })?
         .map_err(|what| (Checker::Client, what))?;
-    look_for_damage(&world, volume)
-        .map_err(|(checker, what)| (checker, format!("after it was used: {what}")))?;
+    let wanted = read_all(&world, &fs)?;
+    drop(fs);
+    world.crash();
+    look_again(&world, &volumes, &wanted).map_err(|(checker, what)| {
+        (checker, format!("after it was used and synced, and power has failed again: {what}"))
+    })?;
     Ok(content)
 }
 
-/// Makes a file in each folder and removes it, lets each file grow, and unmounts.
+/// fsck finds nothing, and it can be mounted.
+fn open(world: &World, volumes: &Volumes) -> Result<Fs, Found> {
+    let volume = volumes.open(world, None)?;
+    look_for_damage(world, volume.clone())?;
+    mount(world, volume)
+}
+
+fn read_all(world: &World, fs: &Fs) -> Result<Content, Found> {
+    let fs = fs.clone();
+    let content = finish(world, "reading all", async move { find(&fs).await })?;
+    content.map_err(|error| (Checker::Content, error.to_string()))
+}
+
+/// Everything was durable: it is there, and it can be unmounted.
+fn look_again(world: &World, volumes: &Volumes, wanted: &Content) -> Result<(), Found> {
+    let fs = open(world, volumes)?;
+    if read_all(world, &fs)? != *wanted {
+        return Err((Checker::Content, "it is not what was synced".to_owned()));
+    }
+    let unmounted = finish(world, "unmounting", async move { fs.unmount().await })?;
+    unmounted.map_err(|error| (Checker::Client, format!("unmounting: {error}")))?;
+    look_for_damage(world, volumes.open(world, None)?)
+}
+
+/// Makes a file in each folder and removes it, lets each file grow, and makes all of that durable.
 async fn use_all(fs: &Fs, content: &Content) -> Result<(), String> {
     let of_folders = content.entries.iter().filter(|(_, entry)| entry.sort == Sort::Folder);
     let folders = of_folders.map(|(path, _)| format!("{path}/{NEW_NAME}")).chain([NEW_NAME.to_owned()]);
@@ -51,7 +75,7 @@ async fn use_all(fs: &Fs, content: &Content) -> Result<(), String> {
             return Err(format!("{path}, which has grown after the crash, gains what nobody wrote"));
         }
     }
-    fs.unmount().await.map_err(|error| format!("unmounting after the crash: {error}"))
+    fs.sync().await.map_err(|error| format!("a sync after the crash: {error}"))
 }
 
 /// A file gains zeroes. Returns whether it does.

@@ -26,6 +26,8 @@ pub enum Kind {
     Hole,
     /// A hole is punched in the middle of a file.
     Punch,
+    /// All behind a file's first quarter becomes a hole. Its length stays.
+    PunchEnd,
     /// A file loses its second half.
     Shorter,
     /// A file grows by zeroes.
@@ -54,7 +56,7 @@ pub enum Kind {
     Checkpoint,
 }
 
-const NAMES: [(Kind, &str); 20] = [
+const NAMES: [(Kind, &str); 21] = [
     (Kind::Creat, "creat"),
     (Kind::Mkdir, "mkdir"),
     (Kind::Append, "append"),
@@ -62,6 +64,7 @@ const NAMES: [(Kind, &str); 20] = [
     (Kind::Middle, "middle"),
     (Kind::Hole, "hole"),
     (Kind::Punch, "punch"),
+    (Kind::PunchEnd, "punch-end"),
     (Kind::Shorter, "shorter"),
     (Kind::Longer, "longer"),
     (Kind::Link, "link"),

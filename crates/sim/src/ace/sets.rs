@@ -14,13 +14,14 @@ const NEW_FOLDER: &str = "C";
 /// Files of the longest workloads.
 const FEW_FILES: [&str; 4] = ["foo", "bar", "A/foo", "A/bar"];
 /// Operations on one file.
-const OF_FILES: [Kind; 11] = [
+const OF_FILES: [Kind; 12] = [
     Kind::Creat,
     Kind::Append,
     Kind::Start,
     Kind::Middle,
     Kind::Hole,
     Kind::Punch,
+    Kind::PunchEnd,
     Kind::Shorter,
     Kind::Longer,
     Kind::Symlink,
@@ -28,8 +29,16 @@ const OF_FILES: [Kind; 11] = [
     Kind::Removexattr,
 ];
 /// Those that change bytes.
-const OF_BYTES: [Kind; 7] =
-    [Kind::Append, Kind::Start, Kind::Middle, Kind::Hole, Kind::Punch, Kind::Shorter, Kind::Longer];
+const OF_BYTES: [Kind; 8] = [
+    Kind::Append,
+    Kind::Start,
+    Kind::Middle,
+    Kind::Hole,
+    Kind::Punch,
+    Kind::PunchEnd,
+    Kind::Shorter,
+    Kind::Longer,
+];
 
 /// Workloads that belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

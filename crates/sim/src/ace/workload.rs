@@ -7,7 +7,7 @@ use super::{
     model::{Change, Model},
     op::{FOLDERS, Kind, Op, ROOT_NAME, parent},
 };
-use crate::rafs::Ground;
+use crate::rafs::{Ground, STRIPE_BYTES};
 
 /// Bytes that are appended: more than a block, and no whole blocks.
 const APPENDED: usize = 5000;
@@ -25,7 +25,7 @@ pub enum Size {
     Inline,
     /// They have some blocks.
     Blocks,
-    /// They have two stripes of their own.
+    /// They have two stripes of their own, and some bytes more.
     Stripes,
 }
 
@@ -37,7 +37,7 @@ impl Size {
         match self {
             Self::Inline => 1000,
             Self::Blocks => 13_000,
-            Self::Stripes => 2 * crate::rafs::STRIPE_BYTES,
+            Self::Stripes => 2 * STRIPE_BYTES + 2000,
         }
     }
 }
@@ -191,6 +191,14 @@ impl Workload {
         }
     }
 
+    /// Whether all operations are on one file.
+    #[must_use]
+    pub fn is_of_one_file(&self) -> bool {
+        let mut ops = self.ops.iter().filter(|op| !op.kind.persists());
+        let first = ops.next();
+        first.is_some_and(|first| first.names.len() == 1 && ops.all(|op| op.names == first.names))
+    }
+
     fn try_prepare(&self, needs: &Needs) -> Result<Vec<Vec<Change>>, Lack> {
         let mut model = Model::new();
         let before = needs.changes(self.start.size);
@@ -241,12 +249,13 @@ impl Asked<'_> {
                 self.push(Change::Write(path, at, content(number, count)));
                 Ok(())
             }
-            Kind::Punch | Kind::Shorter | Kind::Longer => {
+            Kind::Punch | Kind::PunchEnd | Kind::Shorter | Kind::Longer => {
                 self.file(&path)?;
                 let len = self.model.len(&path);
                 self.unless(len == 0 && op.kind != Kind::Longer)?;
                 self.push(match op.kind {
                     Kind::Punch => Change::Punch(path, len / 4..len - len / 8),
+                    Kind::PunchEnd => Change::Punch(path, len / 4..len),
                     Kind::Shorter => Change::Resize(path, len / 2),
                     _ => Change::Resize(path, len + APPENDED),
                 });

@@ -1,0 +1,90 @@
+//! Short workloads of the file system end well at every crash, are the same every time, and each is told once.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+
+use stripewise_sim::{
+    ace::{Bases, Bounds, Counts, Set, Size, Start, Teller, Workload},
+    rafs::Ground,
+};
+
+const BOUNDS: Bounds = Bounds { states_max: 256, torn: false };
+
+fn tell(bounds: Bounds, workloads: &[&str]) -> Counts {
+    let workloads: Vec<Workload> = workloads.iter().map(|text| text.parse().unwrap()).collect();
+    let mut teller = Teller::new(Bases::new(workloads[0].start), bounds, false);
+    for workload in &workloads {
+        teller.tell(workload).unwrap_or_else(|failure| {
+            panic!("{}: {}: {:?}", failure.workload, failure.when, failure.violation);
+        });
+    }
+    teller.counts()
+}
+
+fn start(size: Size) -> Start {
+    Start { ground: Ground::File, size, seed: 3 }
+}
+
+#[test]
+fn workloads_on_every_ground_end_well() {
+    const OPS: &str = "append=foo,fsync=foo,replace=foo=A/bar,sync";
+    for ground in Ground::ALL {
+        for size in Size::ALL {
+            let counts = tell(BOUNDS, &[&format!("{ground}:{size}:1:{OPS}")]);
+            assert!(counts.distinct_states > 10, "{ground} {size}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn workloads_of_one_operation_end_well() {
+    for size in Size::ALL {
+        let mut teller = Teller::new(Bases::new(start(size)), BOUNDS, false);
+        for workload in Set::Seq1.lots(start(size)).iter().flat_map(|lot| lot.workloads()) {
+            teller.tell(&workload).unwrap_or_else(|failure| {
+                panic!("{}: {}: {:?}", failure.workload, failure.when, failure.violation);
+            });
+        }
+        assert_eq!((teller.counts().workloads, teller.counts().violations), (193, 0));
+    }
+}
+
+#[test]
+fn a_workload_is_the_same_every_time_and_nothing_new_the_second_time() {
+    const WORKLOAD: &str = "5:blocks:7:append=foo,fsync=foo,rename=foo=A/foo,sync";
+    let (once, again) = (tell(BOUNDS, &[WORKLOAD]), tell(BOUNDS, &[WORKLOAD]));
+    assert_eq!(once, again);
+    let twice = tell(BOUNDS, &[WORKLOAD, WORKLOAD]);
+    assert_eq!(twice.distinct_states, once.distinct_states);
+    assert_eq!(twice.crash_points, 2 * once.crash_points);
+}
+
+#[test]
+fn torn_writes_leave_more_and_what_is_left_out_is_counted() {
+    const WORKLOAD: &str = "file:blocks:0:append=foo,fsync=foo";
+    let (whole, torn) = (tell(BOUNDS, &[WORKLOAD]), tell(Bounds { torn: true, ..BOUNDS }, &[WORKLOAD]));
+    assert!(torn.distinct_states > whole.distinct_states, "{torn:?}");
+    assert_eq!((whole.skipped, whole.bounded_points), (0, 0));
+    let few = tell(Bounds { states_max: 4, ..BOUNDS }, &[WORKLOAD]);
+    assert!(few.skipped > 0 && few.bounded_points > 0, "{few:?}");
+}
+
+#[test]
+fn each_workload_is_told_once_under_one_of_its_names() {
+    let lots = Set::Seq2.lots(start(Size::Blocks));
+    let all: Vec<String> = lots.iter().flat_map(|lot| lot.workloads()).map(|one| one.to_string()).collect();
+    let distinct: BTreeSet<&String> = all.iter().collect();
+    assert_eq!((all.len(), distinct.len()), (SEQ_2, SEQ_2));
+    let told =
+        |ops: &[&str]| ops.iter().filter(|ops| distinct.contains(&format!("file:blocks:3:{ops}"))).count();
+    assert_eq!(told(&["append=foo,unlink=bar,sync", "append=bar,unlink=foo,sync"]), 1);
+    let four =
+        ["A/foo", "A/bar", "B/foo", "B/bar"].map(|file| format!("creat={file},fsync=.,hole={file},sync"));
+    assert_eq!(told(&four.each_ref().map(String::as_str)), 1);
+    let moved = ["A=B,fsync=B,creat=B/foo", "B=A,fsync=A,creat=A/foo", "B=A,fsync=A,creat=A/bar"];
+    assert_eq!(told(&moved.map(|ops| format!("replace={ops},sync")).each_ref().map(String::as_str)), 1);
+}
+
+/// Workloads of two operations.
+const SEQ_2: usize = 0;
