@@ -134,13 +134,8 @@ pub(super) async fn make(fs: &Fs, change: &Change) -> Result<(), FsError> {
         Change::RemoveFolder(path) => {
             within(fs, path, async |folder, name| fs.remove_folder(folder, name).await).await
         }
-        Change::Rename(path, to) => {
-            within(fs, path, async |from, name| {
-                within(fs, to, async |into, new| fs.rename((from, name), (into, new), Rename::Replace).await)
-                    .await
-            })
-            .await
-        }
+        Change::Rename(path, to) => rename(fs, path, to, Rename::Replace).await,
+        Change::Exchange(path, to) => rename(fs, path, to, Rename::Exchange).await,
         Change::SetAttribute(path, value) => {
             with(fs, path, async |inode| {
                 fs.set_attribute(inode, ATTRIBUTE, value, SetAttribute::Either).await
@@ -154,6 +149,13 @@ pub(super) async fn make(fs: &Fs, change: &Change) -> Result<(), FsError> {
         Change::Sync => fs.sync().await,
         Change::Checkpoint => fs.checkpoint().await,
     }
+}
+
+async fn rename(fs: &Fs, path: &str, to: &str, how: Rename) -> Result<(), FsError> {
+    within(fs, path, async |from, name| {
+        within(fs, to, async |into, new| fs.rename((from, name), (into, new), how).await).await
+    })
+    .await
 }
 
 /// Gives a file another length.

@@ -28,6 +28,7 @@ pub(super) enum Change {
     Unlink(String),
     RemoveFolder(String),
     Rename(String, String),
+    Exchange(String, String),
     SetAttribute(String, Vec<u8>),
     RemoveAttribute(String),
     Fsync(String),
@@ -129,6 +130,10 @@ impl Model {
                     tree.names.insert(place(to), id(path));
                     tree.names.remove(&place(path));
                 }
+            }
+            Change::Exchange(path, to) => {
+                tree.names.insert(place(to), id(path));
+                tree.names.insert(place(path), id(to));
             }
             Change::SetAttribute(path, value) => {
                 tree.attributes.insert(id(path), value.clone());

@@ -40,6 +40,8 @@ pub enum Kind {
     Rename,
     /// A file or a folder gets the name of another one, which is gone then.
     Replace,
+    /// Two files, or two folders, get each other's names.
+    Exchange,
     /// An empty folder is removed.
     Rmdir,
     /// A symbolic link is made.
@@ -56,7 +58,7 @@ pub enum Kind {
     Checkpoint,
 }
 
-const NAMES: [(Kind, &str); 21] = [
+const NAMES: [(Kind, &str); 22] = [
     (Kind::Creat, "creat"),
     (Kind::Mkdir, "mkdir"),
     (Kind::Append, "append"),
@@ -71,6 +73,7 @@ const NAMES: [(Kind, &str); 21] = [
     (Kind::Unlink, "unlink"),
     (Kind::Rename, "rename"),
     (Kind::Replace, "replace"),
+    (Kind::Exchange, "exchange"),
     (Kind::Rmdir, "rmdir"),
     (Kind::Symlink, "symlink"),
     (Kind::Setxattr, "setxattr"),
@@ -85,7 +88,7 @@ impl Kind {
     fn names(self) -> usize {
         match self {
             Self::Sync | Self::Checkpoint => 0,
-            Self::Link | Self::Rename | Self::Replace => 2,
+            Self::Link | Self::Rename | Self::Replace | Self::Exchange => 2,
             _ => 1,
         }
     }
@@ -128,7 +131,7 @@ impl Op {
 
     /// Whether it moves a folder, and all names in it.
     pub(super) fn moves_folder(&self) -> bool {
-        matches!(self.kind, Kind::Rename | Kind::Replace) && FOLDERS.contains(&self.path())
+        matches!(self.kind, Kind::Rename | Kind::Replace | Kind::Exchange) && FOLDERS.contains(&self.path())
     }
 
     /// What may make it durable: each file and folder that it has touched, or everything.

@@ -74,7 +74,8 @@ impl Set {
             Self::Seq1 | Self::Seq2 => {
                 let mut all = on(&OF_FILES, &FILES);
                 all.extend(on(&[Kind::Unlink], &FILES));
-                all.extend(pairs(&FILES));
+                all.extend(pairs(&[Kind::Link, Kind::Rename, Kind::Replace], &FILES));
+                all.extend(pairs(&[Kind::Exchange], &FILES).into_iter().filter(|op| op.path() < op.to()));
                 all.extend(on(&[Kind::Mkdir, Kind::Rmdir], &FOLDERS));
                 for (one, other) in [("A", "B"), ("B", "A")] {
                     all.push(Op::new(Kind::Mkdir, &[&format!("{one}/{NEW_FOLDER}")]));
@@ -82,12 +83,13 @@ impl Set {
                     all.push(Op::new(Kind::Rename, &[one, &format!("{other}/{NEW_FOLDER}")]));
                     all.push(Op::new(Kind::Replace, &[one, other]));
                 }
+                all.push(Op::new(Kind::Exchange, &["A", "B"]));
                 all
             }
             Self::Seq3Data => on(&OF_BYTES, &FILES[..2]),
             Self::Seq3Metadata => {
                 let mut all = on(&[Kind::Append, Kind::Unlink], &FEW_FILES);
-                all.extend(pairs(&FEW_FILES));
+                all.extend(pairs(&[Kind::Link, Kind::Rename, Kind::Replace], &FEW_FILES));
                 all
             }
         }
@@ -123,8 +125,7 @@ impl Set {
 }
 
 /// Operations that give a file one more name, or another one.
-fn pairs(files: &[&str]) -> Vec<Op> {
-    let kinds = [Kind::Link, Kind::Rename, Kind::Replace];
+fn pairs(kinds: &[Kind], files: &[&str]) -> Vec<Op> {
     let to = |file: &'_ str| files.iter().filter(move |to| **to != file).copied().collect::<Vec<_>>();
     let of = |kind: &Kind| {
         let of_file =
@@ -203,5 +204,40 @@ impl FromStr for Set {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Self::ALL.into_iter().find(|set| set.to_string() == text);
         found.ok_or("give seq-1, seq-2, seq-3-data or seq-3-metadata")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_told(ops: &str) -> bool {
+        let core: Vec<Op> = ops.split(',').map(|op| op.parse().unwrap()).collect();
+        is_first(&core, core.iter().any(Op::moves_folder))
+    }
+
+    fn told(ops: &[&str]) -> usize {
+        ops.iter().filter(|ops| is_told(ops)).count()
+    }
+
+    #[test]
+    fn what_differs_only_in_names_is_told_once() {
+        assert_eq!(told(&["creat=A/foo", "creat=A/bar", "creat=B/foo", "creat=B/bar"]), 1);
+        assert_eq!(told(&["append=foo,unlink=bar", "append=bar,unlink=foo"]), 1);
+        assert_eq!(told(&["exchange=A/bar=bar", "exchange=B/bar=foo", "exchange=A/foo=bar"]), 1);
+        assert_eq!(told(&["rename=A=C", "rename=B=C"]), 1);
+        // The two files have the same names, or they do not.
+        assert_eq!(told(&["creat=A/bar,creat=bar", "creat=A/foo,creat=bar"]), 1);
+        assert_eq!(told(&["replace=A=B,creat=B/bar,creat=bar", "replace=A=B,creat=B/bar,creat=foo"]), 2);
+    }
+
+    #[test]
+    fn a_set_has_each_operation_under_all_of_its_names() {
+        for set in Set::ALL {
+            let ops = set.ops();
+            let has = |relabel: Relabel| ops.iter().all(|op| ops.contains(&relabel.of(op)));
+            let is_whole = set == Set::Seq1 || set == Set::Seq2;
+            assert!(!is_whole || Relabel::all(false).all(has), "{set}");
+        }
     }
 }

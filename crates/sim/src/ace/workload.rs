@@ -278,7 +278,7 @@ impl Asked<'_> {
                 self.push(Change::RemoveFolder(path));
                 Ok(())
             }
-            Kind::Rename | Kind::Replace => self.rename(op, path, to),
+            Kind::Rename | Kind::Replace | Kind::Exchange => self.rename(op, path, to),
             Kind::Setxattr => {
                 self.file(&path)?;
                 self.push(Change::SetAttribute(path, format!("value {number}").into_bytes()));
@@ -315,13 +315,21 @@ impl Asked<'_> {
         self.unless(moves_folder && parent(&to) == path)?;
         match (op.kind, moves_folder) {
             (Kind::Rename, _) => self.new_name(&to)?,
-            (_, true) => self.empty_folder(&to)?,
+            (Kind::Replace, true) => self.empty_folder(&to)?,
+            (_, true) => {
+                self.present(Of::Folder, &to)?;
+                self.unless(self.model.sort(&to) != Some(Sort::Folder))?;
+            }
             (_, false) => {
                 self.present(Of::File, &to)?;
                 self.unless(self.model.sort(&to) == Some(Sort::Folder))?;
             }
         }
-        self.push(Change::Rename(path, to));
+        self.push(if op.kind == Kind::Exchange {
+            Change::Exchange(path, to)
+        } else {
+            Change::Rename(path, to)
+        });
         Ok(())
     }
 
@@ -403,7 +411,12 @@ impl Relabel {
     }
 
     pub(super) fn of(self, op: &Op) -> Op {
-        Op { kind: op.kind, names: op.names.iter().map(|name| self.of_path(name)).collect() }
+        let mut names: Vec<String> = op.names.iter().map(|name| self.of_path(name)).collect();
+        if op.kind == Kind::Exchange {
+            // Either order means the same.
+            names.sort_unstable();
+        }
+        Op { kind: op.kind, names }
     }
 
     fn of_path(self, path: &str) -> String {

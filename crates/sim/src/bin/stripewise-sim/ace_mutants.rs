@@ -62,12 +62,15 @@ pub(crate) fn hunt_all(args: &AceArgs) -> bool {
     hunts.hunt_all(threads_or_all(args.threads), |mutant| hunt(mutant, args))
 }
 
+/// Whether a workload is told, by its number.
+type IsTold<'a> = &'a dyn Fn(&Workload, usize) -> bool;
+
 /// Workloads from the shortest on, until one ends badly: of those of two operations all that are on one file, and then some of the others.
 fn hunt(mutant: Mutant, args: &AceArgs) -> Hunt {
     mutants::set(Some(mutant));
     let one_file = |workload: &Workload, _: usize| workload.is_of_one_file();
     let some = |workload: &Workload, number: usize| number.is_multiple_of(SOME) && !workload.is_of_one_file();
-    let rounds: [(Set, &dyn Fn(&Workload, usize) -> bool); 3] =
+    let rounds: [(Set, IsTold<'_>); 3] =
         [(Set::Seq1, &|_, _| true), (Set::Seq2, &one_file), (Set::Seq2, &some)];
     let (begun, mut told) = (Instant::now(), 0);
     for ((set, is_told), size) in rounds.iter().flat_map(|round| Size::ALL.map(|size| (round, size))) {
