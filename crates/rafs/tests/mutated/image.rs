@@ -115,19 +115,21 @@ impl Image {
     }
 
     /// Changes the image as the input says, mends it and looks at all of it. Whatever the input says, nothing panics, and nothing is wrong
-    /// after a repair.
-    pub(crate) fn try_input(&self, input: &[u8]) {
+    /// after a repair. Returns whether something was mended.
+    pub(crate) fn try_input(&self, input: &[u8]) -> bool {
         let mut bytes = self.0.clone();
         let used: Vec<usize> = (0..bytes.len() / BLOCK).filter(|block| is_used(&bytes, *block)).collect();
+        let is_head = |block: &usize| kind(&bytes[block * BLOCK..]).is_some();
+        let heads: Vec<usize> = used.iter().copied().filter(is_head).collect();
         for change in input.chunks_exact(CHANGE_LEN).take(CHANGES_MAX) {
-            self.change(&mut bytes, &used, change);
+            self.change(&mut bytes, [&used, &heads], change);
         }
         let ground = Ground::new(Some(&bytes));
-        match ground.mend() {
-            Ok(_) => {}
-            Err(RepairError::Open(_) | RepairError::NoSpace { .. }) => return,
+        let is_changed = match ground.mend() {
+            Ok(repaired) => repaired.is_changed,
+            Err(RepairError::Open(_) | RepairError::NoSpace { .. }) => return false,
             Err(error) => panic!("{error}"),
-        }
+        };
         ground.assert_clean("after a repair");
         assert!(
             !ground.mend().expect("it was mended before").is_changed,
@@ -139,13 +141,16 @@ impl Image {
         let unmounted = ground.run(async move { fs.unmount().await });
         unmounted.expect("it can be unmounted");
         ground.assert_clean("after an unmount");
+        is_changed
     }
 
     /// One change of the input: which block, where in it, what becomes of the bytes, and whether its CRC is made right.
-    fn change(&self, bytes: &mut [u8], used: &[usize], change: &[u8]) {
+    fn change(&self, bytes: &mut [u8], [used, heads]: [&[usize]; 2], change: &[u8]) {
         let number = |at: usize| usize::from(u16::from_le_bytes([change[at], change[at + 1]]));
         let block = |at: usize| {
-            let block = used[number(at) % used.len()];
+            // Mostly metadata.
+            let among = if change[at + 1] & 0xc0 > 0 { heads } else { used };
+            let block = among[number(at) % among.len()];
             block * BLOCK..(block + 1) * BLOCK
         };
         let (place, at, how) = (block(0), number(2) % BLOCK, change[4]);
@@ -176,10 +181,15 @@ fn is_used(bytes: &[u8], block: usize) -> bool {
     bytes[block * BLOCK..(block + 1) * BLOCK].iter().any(|byte| *byte != 0)
 }
 
+/// What a block says that it is.
+fn kind(block: &[u8]) -> Option<BlockKind> {
+    let kinds = [BlockKind::Superblock, BlockKind::Anchor, BlockKind::Node];
+    kinds.into_iter().find(|kind| block.starts_with(&kind.magic()))
+}
+
 /// Makes the CRC of a metadata block right.
 fn seal_again(block: &mut [u8]) {
-    let kinds = [BlockKind::Superblock, BlockKind::Anchor, BlockKind::Node];
-    let Some(kind) = kinds.into_iter().find(|kind| block.starts_with(&kind.magic())) else { return };
+    let Some(kind) = kind(block) else { return };
     let number = |range: Range<usize>| u64::from_le_bytes(block[range].try_into().expect("it has 8 bytes"));
     let uuid = Uuid::from_slice(&block[UUID]).expect("it has 16 bytes");
     let head = Head { place: number(PLACE), uuid, generation: number(GENERATION) };
