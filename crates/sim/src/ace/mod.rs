@@ -4,15 +4,18 @@
 //! Stories (`rafs`) draw what happens; here only the order of tasks and the times of I/O come from a seed. What is found is compared with a
 //! model that shares no code with the file system.
 //!
-//! * `op`: operations, in words; `workload`: a sequence of them, and what it needs; `sets`: which sequences there are;
+//! * `op`: operations, in words; `workload`: a sequence of them, and what it needs; `asked`: what an operation changes;
+//! * `sets`: which sequences there are; `relabel`: which of them differ only in names;
 //! * `model`: what may be there after a crash; `found`: what is there;
 //! * `life`: a workload that runs; `teller`: its crashes; `look`: what must hold after each.
 
+mod asked;
 mod found;
 mod life;
 mod look;
 mod model;
 mod op;
+mod relabel;
 mod sets;
 mod teller;
 mod workload;

@@ -6,7 +6,8 @@ use std::{fmt, str::FromStr};
 
 use super::{
     op::{FILES, FOLDERS, Kind, Op},
-    workload::{Relabel, Start, Workload},
+    relabel::Relabel,
+    workload::{Start, Workload},
 };
 
 /// The new name of folders.
