@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 use stripewise_rafs::{
-    fs::{Fs, FsError},
+    fs::{Fs, FsError, Preset},
     shape::Order,
     store::MakeOptions,
 };
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     MemberImage, World,
     outlook::Outlook,
-    rafs::{Checker, Found, Making, Volumes, finish, mount},
+    rafs::{Checker, Found, Making, Volumes, finish, mount, small_options},
 };
 
 /// Stripes of a volume, and of its journal: room for files with stripes of their own, and a journal that a few commits fill by half.
@@ -73,7 +73,7 @@ impl Base {
         };
         let volumes = Volumes::make(&mut world, start.ground, Making { stripes: STRIPES, options })?;
         let volume = volumes.open(&world, None)?;
-        let fs = mount(&world, volume)?;
+        let fs = mount(&world, volume, small_options(Preset::Default))?;
         let mut model = Model::new();
         for change in needs.changes(start.size) {
             model.begin(&change);
@@ -105,7 +105,7 @@ impl Life {
         let mut world = World::new(start.seed);
         let volumes = Volumes::holding(&mut world, start.ground, &base.members);
         let volume = volumes.open(&world, None)?;
-        let fs = mount(&world, volume)?;
+        let fs = mount(&world, volume, small_options(Preset::Default))?;
         let outlook = Outlook::new(volumes.all().to_vec());
         Ok(Self { world, fs, outlook, model: base.model.clone(), steps: 0, told: 0 })
     }

@@ -1,6 +1,6 @@
 //! A look at what a power failure has left: fsck finds nothing, it can be mounted, and it can be used then.
 
-use stripewise_rafs::fs::{Fs, FsError};
+use stripewise_rafs::fs::{Fs, FsError, Preset};
 
 use super::{
     found::{self, Found as Content, Sort, find, resize, with},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     MemberImage, World,
-    rafs::{Checker, Found, Volumes, finish, look_for_damage, mount},
+    rafs::{Checker, Found, Volumes, finish, look_for_damage, mount, small_options},
 };
 
 /// A name that no workload uses.
@@ -39,7 +39,7 @@ pub(super) fn look(start: Start, members: &[MemberImage]) -> Result<Content, Fou
 fn open(world: &World, volumes: &Volumes) -> Result<Fs, Found> {
     let volume = volumes.open(world, None)?;
     look_for_damage(world, volume.clone())?;
-    mount(world, volume)
+    mount(world, volume, small_options(Preset::Default))
 }
 
 fn read_all(world: &World, fs: &Fs) -> Result<Content, Found> {
