@@ -103,14 +103,34 @@ impl Shared {
             (along_max(&state), state.pending(inode).count())
         };
         for _ in 0..waiting / most {
-            self.commit_part(inode, most).await?;
+            self.commit_part(&[inode], most).await?;
         }
         Ok(())
     }
 
-    async fn commit_part(&self, inode: u64, blocks_max: usize) -> Result<(), FsError> {
+    /// Commits all that waits, of several files at a time.
+    async fn journal_all(&self) -> Result<(), FsError> {
+        let (most, waiting) = {
+            let state = self.state.lock().await;
+            let files = state.buffer.files().map(|inode| (inode, state.pending(inode).count()));
+            (along_max(&state), files.filter(|(_, count)| *count > 0).collect::<Vec<_>>())
+        };
+        let (mut files, mut blocks) = (Vec::new(), 0);
+        for (inode, count) in waiting {
+            self.journal_file(inode).await?;
+            files.push(inode);
+            blocks += count % most;
+            if blocks >= most {
+                self.commit_part(&std::mem::take(&mut files), usize::MAX).await?;
+                blocks = 0;
+            }
+        }
+        self.commit_part(&files, usize::MAX).await
+    }
+
+    async fn commit_part(&self, files: &[u64], blocks_max: usize) -> Result<(), FsError> {
         for _ in 0..TRIES {
-            let committed = self.state.lock().await.commit(&[inode], blocks_max).await;
+            let committed = self.state.lock().await.commit(files, blocks_max).await;
             if !is_full(committed) {
                 return committed;
             }
@@ -121,11 +141,7 @@ impl Shared {
 
     pub(super) async fn sync(&self) -> Result<(), FsError> {
         if self.options.journal == JournalMode::Data {
-            let files: Vec<u64> = self.state.lock().await.buffer.files().collect();
-            for inode in files {
-                self.journal_file(inode).await?;
-                self.commit_part(inode, usize::MAX).await?;
-            }
+            self.journal_all().await?;
         }
         self.write_out(Scope::All).await?;
         // What was overwritten before it was written out is nowhere else: its newer version comes along.

@@ -192,3 +192,17 @@ fn stripes_that_become_free_are_discarded_once_that_is_durable() {
     assert!(read.len() == 40 * STRIPE && read.iter().all(|byte| *byte == 5));
     world.check();
 }
+
+#[test]
+fn files_that_are_synced_together_share_commits() {
+    let world = mounted(|options| options.journal = JournalMode::Data);
+    for number in 0..60 {
+        file(&world, name_of(number), &vec![5; 2 * BLOCK_BYTES]);
+    }
+    sync(&world);
+    let counted = counters(&world);
+    // 120 blocks, of which a commit takes 24 along.
+    assert_eq!(counted.journaled_blocks, 120);
+    assert!(counted.commits <= 8, "{counted:?}");
+    world.check();
+}
