@@ -51,7 +51,7 @@ pub(super) fn times_line(status: &ArrayStatus) -> Option<String> {
 /// get another.
 const NEAR_DAYS: u64 = 90;
 
-/// What someone should know of members.
+/// Warnings about members, for the operator.
 pub(super) fn warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
     slow_warnings(status).chain(bad_block_warnings(status)).chain(wear_warnings(status))
 }

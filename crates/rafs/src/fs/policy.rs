@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A word that is none of those that may stand there.
+/// An option does not know this word.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{word}`: give {known}")]
 pub struct UnknownWord {

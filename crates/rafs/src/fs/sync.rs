@@ -171,7 +171,7 @@ impl Shared {
             }
             files.sort_unstable();
             files.dedup();
-            // Without a journal there is a record all the same if clients write on, so that it never is all written out.
+            // If clients keep writing, there is always something left to write out. Then a record is written, even without a journal.
             let has_journal = self.options.journal != JournalMode::None || left == 0;
             let committed = match has_journal {
                 true => state.commit(&files, usize::MAX).await,

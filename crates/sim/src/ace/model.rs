@@ -103,7 +103,7 @@ impl Model {
     /// A change begins: from now on it may be there after a crash.
     ///
     /// # Panics
-    /// If the change is none that can be made.
+    /// If the change cannot be made.
     pub(super) fn begin(&mut self, change: &Change) {
         let place = |path: &str| {
             let folder = self.id(parent(path)).expect("the folder is there");
