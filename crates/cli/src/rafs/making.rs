@@ -74,8 +74,8 @@ pub(crate) fn make_options(
     })
 }
 
-/// Tells a volume that nothing of what it holds is needed, and tells the caller how many bytes of how many that were. A volume that cannot
-/// discard keeps what it has.
+/// Tells a volume that nothing of what it holds is needed. `tell` gets the bytes that were discarded so far, and all bytes. A volume that
+/// cannot discard keeps what it has.
 async fn discard(volume: &dyn Volume, tell: impl Fn(u64, u64)) {
     let geometry = volume.geometry();
     let at_once = (DISCARDED_BYTES / geometry.stripe_bytes()).max(1);

@@ -102,7 +102,7 @@ fn words_of_mdadm_and_zpool_are_answered_with_what_does_it_here() {
     for line in ["add a", "create a --level 1", "assemble a"] {
         sandbox.fails(1, line, &["nbd://host/x"], &["nbd://host/x", "nbd-client"]);
     }
-    let said = sandbox.fails(2, "stat", &[""; 0], &["status"]);
+    let said = sandbox.fails(2, "statsu", &[""; 0], &["status"]);
     assert!(said.contains("similar"), "other words are helped as before: {said}");
 }
 

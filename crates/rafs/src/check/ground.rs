@@ -1,6 +1,6 @@
 //! Superblocks and anchors, with all their copies.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use stripewise_format::rafs::{
     anchor::{Anchor, JournalPosition, Root},
@@ -68,23 +68,33 @@ impl Base {
             problems,
             notes,
         };
-        if all.iter().any(Result::is_err) && !base.rebuild(volume, newest.is_ok(), progress).await {
+        let epochs = epochs(volume, &base.superblock).await;
+        // A later anchor was durable if records count from it, and its place may hold an older one again.
+        let is_lost = epochs.keys().any(|epoch| *epoch > base.anchor.1.journal.epoch);
+        if (is_lost || all.iter().any(Result::is_err))
+            && !base.rebuild(volume, &epochs, newest.is_ok(), progress).await
+        {
             newest.map_err(GroundError::from)?;
         }
         Ok(base)
     }
 
     /// An anchor is lost. If it was the newer one, its tree is there still. Returns whether there is a tree.
-    async fn rebuild(&mut self, volume: &Arc<dyn Volume>, has_anchor: bool, progress: &Progress) -> bool {
+    async fn rebuild(
+        &mut self,
+        volume: &Arc<dyn Volume>,
+        epochs: &BTreeMap<u64, JournalPosition>,
+        has_anchor: bool,
+        progress: &Progress,
+    ) -> bool {
         let reader = Reader::new(volume.clone(), &self.superblock);
         let found = scan(&reader, &self.superblock, progress).await;
         let (at, anchor) = self.anchor;
         let anchors = has_anchor.then_some((anchor.generation, self.root()));
-        let epochs = epochs(volume, &self.superblock).await;
-        let last = epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
-        let root = newest_root(&reader, &found, anchors, last > anchor.journal.epoch).await;
+        let root = newest_root(&reader, &found, anchors).await;
         self.found = Some(found);
         let Some(Wanted { place, generation, level, .. }) = root else { return has_anchor };
+        let last = epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
         // Without any anchor, nothing says which records are not in the tree.
         let epoch = if has_anchor { anchor.journal.epoch.saturating_add(1) } else { last.saturating_add(1) };
         let block = JournalPosition { epoch, sequence: 0, block: 0 };

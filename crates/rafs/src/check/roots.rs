@@ -33,14 +33,10 @@ struct Sums {
 }
 
 /// The root of the newest tree that is whole, of those newer than an anchor's. None: the anchor's tree is better than all of them.
-///
-/// Records that belong to a later anchor prove that there was one. Without them, an anchor's tree that is whole counts: either a later
-/// checkpoint did not end, and some that its tree speaks of may not be durable, or all records since are in the journal still.
 pub(crate) async fn newest_root(
     reader: &Reader,
     found: &[Found],
     anchor: Option<(u64, Option<Wanted>)>,
-    has_later_records: bool,
 ) -> Option<Wanted> {
     let behind = anchor.map(|(generation, _)| generation);
     let mut tops: BTreeMap<u64, &Found> = BTreeMap::new();
@@ -59,9 +55,6 @@ pub(crate) async fn newest_root(
         Some((_, Some(root))) => Some((root.level, Sums::of(reader, root).await.lost)),
         _ => None,
     };
-    if !has_later_records && told.is_some_and(|(_, lost)| lost == 0) {
-        return None;
-    }
     let mut best: Option<(u64, Wanted)> = None;
     for root in roots {
         let sums = Sums::of(reader, root).await;

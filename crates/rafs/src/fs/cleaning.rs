@@ -150,7 +150,11 @@ impl State {
                 if self.buffer.room() < u64::from(part.extent.blocks) {
                     return Ok(false);
                 }
-                self.take_along(item.key.object, &part, now).await?;
+                // What is damaged stays where it is.
+                match self.take_along(item.key.object, &part, now).await {
+                    Ok(()) | Err(FsError::Damaged { .. }) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         self.cleaning.walk = Some(walk);

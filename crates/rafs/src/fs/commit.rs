@@ -26,7 +26,7 @@ struct Gathered {
 const FREED_EXTENTS: usize = 512;
 
 impl State {
-    /// Makes all names and attributes durable, and the buffered blocks of these files, of each up to so many: they come along in the
+    /// Makes all names and attributes durable, and the buffered blocks of these files, of each up to `blocks_max`: they come along in the
     /// journal.
     ///
     /// # Errors

@@ -10,12 +10,13 @@ use crate::shape::StripeNo;
 
 /// Stripes that are discarded at the same time.
 const AT_ONCE: usize = 64;
-/// One in so many free stripes may be under way.
+/// The part of the free stripes that may be under way: one in four.
 const FREE_PARTS: u64 = 4;
 
 impl Shared {
     /// Discards a batch of what waits. Returns whether more does.
     pub(super) async fn discard_some(&self) -> bool {
+        let _batch = self.discarding.lock().await;
         let runs = self.state.lock().await.begin_discards();
         for run in &runs {
             // What the volume cannot discard stays as it is, and nobody needs it.
@@ -23,6 +24,14 @@ impl Shared {
             self.state.lock().await.end_discard(run.clone(), discarded.is_ok());
         }
         self.state.lock().await.store.has_discards()
+    }
+}
+
+impl Shared {
+    /// Waits for the batch under way, and gives up the others: space is short, so what is free will be written again soon.
+    pub(super) async fn end_discards(&self) {
+        let _batch = self.discarding.lock().await;
+        self.state.lock().await.store.forget_discards();
     }
 }
 

@@ -100,6 +100,8 @@ struct Shared {
     state: AsyncMutex<State>,
     /// One write-out at a time. Taken before the state.
     turn: AsyncMutex<()>,
+    /// Held while a batch of discards keeps stripes from writers.
+    discarding: AsyncMutex<()>,
     /// Tasks that wait in fsync for a commit.
     syncs: Mutex<Vec<Ticket>>,
     kick: Kick,

@@ -165,7 +165,7 @@ impl Fs {
             true => Store::open_read_only(volume.clone(), ground, options.cached_nodes).await?,
             false => Store::open(volume.clone(), ground, options.cached_nodes).await?,
         };
-        store.want_discards(options.discards && !options.is_read_only);
+        store.want_discards(options.discards && !options.is_read_only && volume.takes_discards());
         let measure = match options.without.has(Technique::Allocation) {
             true => Measure::Nothing,
             false => options.measure,
@@ -190,6 +190,7 @@ impl Fs {
             pace: Mutex::new(pace),
             state: AsyncMutex::new(state),
             turn: AsyncMutex::new(()),
+            discarding: AsyncMutex::new(()),
             syncs: Mutex::new(Vec::new()),
             kick: Kick::default(),
             is_ending: false.into(),

@@ -353,6 +353,8 @@ impl Shared {
         while !self.state.lock().await.unused.is_empty() {
             self.state.lock().await.free_some().await?;
         }
-        self.checkpoint().await
+        self.checkpoint().await?;
+        self.end_discards().await;
+        Ok(())
     }
 }

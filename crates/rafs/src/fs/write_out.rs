@@ -232,6 +232,7 @@ impl State {
         self.store.count_writes(Class::Data, &writes);
         if !lives(Mutant::OverwriteNotFlushed) {
             self.store.note_written();
+            self.store.let_data_come_first();
         }
         self.counters.overwritten_blocks += lent.blocks();
         self.leave(inode, blocks)?;

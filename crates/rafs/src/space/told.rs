@@ -50,7 +50,8 @@ impl Space {
         for (rank, count) in self.lists.values().flat_map(Lists::lengths) {
             all[class(whole - u64::from(rank.blocks))] += count as u64;
         }
-        let unlisted = self.open.union(&self.avoided).map(|stripe| self.busy(*stripe).1);
+        let unlisted = self.open.union(&self.avoided).filter(|stripe| self.used_of(**stripe).is_some());
+        let unlisted = unlisted.map(|stripe| self.busy(*stripe).1);
         unlisted.filter(|busy| *busy < whole).for_each(|busy| all[class(busy)] += 1);
         // The others are in no list since they have no room.
         all[FILLS - 1] = self.layout.groups * of_group - all[..FILLS - 1].iter().sum::<u64>();

@@ -43,7 +43,7 @@ impl Store {
         !self.discards.waiting.is_empty()
     }
 
-    /// Up to so many stripes that the caller discards now, as runs. They are kept until each is [closed](Self::close_stripe).
+    /// Up to `max` stripes that the caller discards now, as runs. They are kept until each is [closed](Self::close_stripe).
     pub fn keep_discards(&mut self, max: usize) -> Vec<Range<StripeNo>> {
         let mut runs: Vec<Range<StripeNo>> = Vec::new();
         let mut left = max;

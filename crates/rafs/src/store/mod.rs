@@ -75,7 +75,7 @@ pub struct Store {
     is_unflushed: bool,
     /// A record may become durable before blocks that it refers to.
     may_trail: bool,
-    /// Not before those that were written and not flushed.
+    /// The next record waits for a flush all the same.
     comes_first: bool,
     /// Blocks of files came along with commits since the last checkpoint.
     has_data: bool,
@@ -252,6 +252,7 @@ impl Store {
             // The record was flushed, and all that was written before.
             Ok(()) => {
                 self.is_unflushed &= !trails;
+                self.comes_first = false;
                 self.end_running()?;
             }
             // With blocks of files, the lengths that they make durable would come before them.

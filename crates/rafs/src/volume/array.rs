@@ -122,6 +122,10 @@ impl Volume for ArrayVolume {
         Some(ParityUpdates { rmw_rows: counted.rows_rmw, rcw_rows: counted.rows_rcw })
     }
 
+    fn takes_discards(&self) -> bool {
+        self.device.info().unmaps != Some(false)
+    }
+
     fn discard(&self, stripes: Range<StripeNo>) -> Completion {
         let (offset_bytes, len_bytes) = self.geometry.bytes_of(stripes);
         self.device.discard(offset_bytes, len_bytes)

@@ -120,6 +120,10 @@ impl Volume for DeviceVolume {
         self.device.flush()
     }
 
+    fn takes_discards(&self) -> bool {
+        self.device.info().unmaps != Some(false)
+    }
+
     fn discard(&self, stripes: Range<StripeNo>) -> Completion {
         let (offset_bytes, len_bytes) = self.geometry.bytes_of(stripes);
         self.device.discard(offset_bytes, len_bytes)

@@ -92,6 +92,11 @@ pub trait Volume: Send + Sync + 'static {
         None
     }
 
+    /// Whether a discard has any effect.
+    fn takes_discards(&self) -> bool {
+        true
+    }
+
     /// Tells that the content of stripes is no longer needed.
     fn discard(&self, stripes: Range<StripeNo>) -> Completion;
 }

@@ -51,7 +51,7 @@ const LONG_LIFE_STEPS: u64 = 8_000;
 /// Steps of a life after the program was killed, mostly.
 const SHORT_LIFE_STEPS: u64 = 150;
 
-/// One in so many lives ends with an unmount.
+/// One life in six ends with an unmount.
 const UNMOUNTS: u64 = 6;
 
 /// What a story is about.

@@ -41,7 +41,7 @@ struct Under {
 }
 
 impl Working {
-    /// Begins, when the array has moved so many bytes. The caller has claimed the file system. Returns the work's number.
+    /// Begins. The array has moved `begun_bytes` until now, and the caller has claimed the file system. Returns the work's number.
     pub(super) fn begin(
         &self,
         begun_bytes: u64,

@@ -175,6 +175,24 @@ fn data_that_may_trail_save_a_flush() {
     assert_eq!((flushes(JournalMode::Ordered), flushes(JournalMode::Writeback)), (2, 1));
 }
 
+/// What lies in a stripe of its own has no CRC: a record that makes a file longer must not come before what is overwritten there.
+#[test]
+fn what_is_overwritten_where_it_lies_never_trails() {
+    let world = mounted(|options| options.journal = JournalMode::Writeback);
+    let inode = file(&world, b"large", &vec![5; STRIPE]);
+    sync(&world);
+    let set = SetAttr { size_bytes: Some(3 * BLOCK_BYTES as u64 + 100), ..SetAttr::default() };
+    world.run(move |fs| Box::pin(fs.set_attr(inode, set))).unwrap();
+    world.run(move |fs| Box::pin(fs.fsync(inode))).unwrap();
+    let data = IoBuf::copy_of(&[9; 50]).freeze();
+    world.run(move |fs| Box::pin(fs.write(inode, 3 * BLOCK_BYTES as u64 + 100, data))).unwrap();
+    let before = world.volume.flushes_and_reads().0;
+    sync(&world);
+    let counted = counters(&world);
+    assert_eq!((counted.overwritten_blocks, world.volume.flushes_and_reads().0 - before), (1, 2));
+    world.check();
+}
+
 #[test]
 fn stripes_that_become_free_are_discarded_once_that_is_durable() {
     let world = mounted(|options| options.discards = true);

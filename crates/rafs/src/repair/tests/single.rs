@@ -60,9 +60,9 @@ fn has_data(image: &Image) -> bool {
     !now(Plan::make(&volume, 0, &Progress::silent())).unwrap().data.is_empty()
 }
 
-/// Power fails while a checkpoint is made, and then the older anchor rots. A tree that never counted may speak of what was not durable.
+/// Power fails while a checkpoint is made, and then the older anchor rots.
 #[test]
-fn a_tree_that_never_counted_is_not_taken_for_the_newest() {
+fn what_was_synced_outlives_a_checkpoint_that_did_not_end_and_a_rotten_anchor() {
     let image = image(has_data);
     for seed in 0..300 {
         let volume = Arc::new(image.volume.copy());
