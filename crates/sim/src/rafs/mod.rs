@@ -1,18 +1,19 @@
-//! Stories of the file system: clients work on it, power fails or the program is killed at any step, and what the next mount finds must be what was promised
-//! (`docs/failure-model.md`). Nothing here shares code with the file system but its public operations.
+//! Stories of the file system: clients work on it, power fails or the program is killed at any step, and what the next mount finds must
+//! be what was promised (`docs/failure-model.md`). Nothing here shares code with the file system but its public operations.
 //!
-//! * `ground`: what it lies on, a file or an array of simulated members; `watched`: its volume, which has faults;
+//! * `plan`: what a story is about; `ground`: what it lies on, a file or an array of simulated members; `watched`: its volume, which has faults;
 //! * `client`: what a client does, in a folder of its own, and `act`: the names of what it does;
-//! * `model`: what its folder may be after power has failed.
+//! * `look`: a look at its folder after a mount, and `model`: what that may be after power has failed.
 
 mod act;
 mod client;
 mod ground;
+mod look;
 mod model;
+mod plan;
 mod watched;
 
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -22,14 +23,14 @@ use std::{
 
 use parking_lot::Mutex;
 #[cfg(feature = "mutants")]
-use stripewise_rafs::mutants::{self, Mutant};
+use stripewise_rafs::mutants;
 use stripewise_rafs::{
     check::check,
     fs::{Fs, JournalMode, MountOptions, Preset, Technique, Without},
     volume::Volume,
 };
 
-pub use self::{act::Act, ground::Ground};
+pub use self::{act::Act, ground::Ground, plan::Plan};
 use self::{
     client::{Client, Doings},
     model::Folder,
@@ -53,75 +54,6 @@ const SHORT_LIFE_STEPS: u64 = 150;
 
 /// One life in six ends with an unmount.
 const UNMOUNTS: u64 = 6;
-
-/// What a story is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    /// All follows from it.
-    pub seed: u64,
-    /// What the file system lies on.
-    pub ground: Ground,
-    /// Lives: each ends with a power failure, or the program is killed.
-    pub lives: u32,
-    /// Lives at the beginning in which clients do nothing.
-    pub quiet_lives: u32,
-    /// Steps of the last life at most.
-    pub last_steps: u64,
-    /// Clients that work at the same time.
-    pub clients: u32,
-    /// What clients do not do.
-    pub without: BTreeSet<Act>,
-    /// Whether what clients do is told.
-    pub narrate: bool,
-    /// A deliberate bug that the file system has.
-    #[cfg(feature = "mutants")]
-    pub mutant: Option<Mutant>,
-}
-
-impl Plan {
-    /// A story of twelve lives with three clients.
-    #[must_use]
-    pub fn new(seed: u64, ground: Ground) -> Self {
-        Self {
-            seed,
-            ground,
-            lives: 12,
-            quiet_lives: 0,
-            last_steps: u64::MAX,
-            clients: 3,
-            without: BTreeSet::new(),
-            narrate: false,
-            #[cfg(feature = "mutants")]
-            mutant: None,
-        }
-    }
-
-    /// Plans that are a little shorter, the boldest first. `failed` is the life in which the story ended badly.
-    #[must_use]
-    pub fn shorter(&self, failed: u32) -> Vec<Self> {
-        let mut all = Vec::new();
-        if failed + 1 < self.lives {
-            all.push(Self { lives: failed + 1, ..self.clone() });
-        }
-        for quiet_lives in [self.lives.saturating_sub(1), self.lives / 2, self.quiet_lives + 1] {
-            if quiet_lives > self.quiet_lives && quiet_lives < self.lives {
-                all.push(Self { quiet_lives, ..self.clone() });
-            }
-        }
-        all.extend((1..self.clients).map(|clients| Self { clients, ..self.clone() }));
-        let steps = self.last_steps.min(LONG_LIFE_STEPS);
-        for last_steps in [steps / 2, steps * 7 / 8, steps - steps.min(1)] {
-            if last_steps < self.last_steps {
-                all.push(Self { last_steps, ..self.clone() });
-            }
-        }
-        for act in Act::ALL.into_iter().filter(|act| !self.without.contains(act)) {
-            let without = self.without.iter().copied().chain([act]).collect();
-            all.push(Self { without, ..self.clone() });
-        }
-        all
-    }
-}
 
 /// What has seen that something is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -377,8 +309,7 @@ impl Story {
         let fs = mount(&self.world, volume.clone(), options)?;
         for folder in &self.folders {
             let (fs, folder) = (fs.clone(), folder.clone());
-            let looked =
-                self.finish(async move { client::look(&fs, &folder, before, is_just_lost).await })?;
+            let looked = self.finish(async move { look::look(&fs, &folder, before, is_just_lost).await })?;
             looked.map_err(|what| (Checker::Content, what))?;
         }
         Ok((volume, fs))
