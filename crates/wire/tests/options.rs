@@ -25,11 +25,11 @@ attach discard method sector_bytes
 detach force
 serve address discard limits.connection_in_flight_bytes limits.connections limits.idle_ms limits.in_flight_bytes read_only
 unserve address
-mkfs spec.dry_run spec.force spec.journal_bytes spec.label spec.order spec.owner spec.uuid
-mount choice.age_ms choice.allow_other choice.buffer_bytes choice.free_percent choice.has_loop choice.noatime choice.nodev choice.noexec choice.nosuid choice.point choice.read_only
+mkfs spec.dry_run spec.force spec.journal_bytes spec.keep_blocks spec.label spec.order spec.owner spec.uuid
+mount choice.age_ms choice.allow_other choice.buffer_bytes choice.cleans choice.discards choice.free_percent choice.has_loop choice.journal choice.noatime choice.nodev choice.noexec choice.nosuid choice.point choice.preset choice.read_only choice.without
 fsck mend
 usage
-worked
+worked work
 unmounted
 stop force steps
 policy policy

@@ -88,9 +88,9 @@ impl Story {
         let sandbox = Sandbox::new();
         let members = sandbox.members(count, MEMBER_BYTES);
         let chunk_bytes = if level == 1 { 64 * KIB } else { [4, 16, 64, 256][random.usize(..4)] * KIB };
+        let size = if cache == "none" { "" } else { "--cache-size 6M" };
         let line = format!(
-            "create a --level {level} --chunk {chunk_bytes}B --bitmap-chunk 1M --assume-clean --locking {} --cache {cache} \
-             --cache-size 6M",
+            "create a --level {level} --chunk {chunk_bytes}B --bitmap-chunk 1M --assume-clean --locking {} --cache {cache} {size}",
             preset.name
         );
         sandbox.ok(&line, &members);

@@ -112,7 +112,8 @@ impl Journal {
     }
 
     /// Writes zeroes where the next record goes, if that row is free. A record that a crash has torn is not there from now on, even if
-    /// redundancy comes to have all of it. A flush makes that durable.
+    /// redundancy comes to have all of it, or what it lacks is left of the next record, which a crash has torn as well. A flush makes that
+    /// durable.
     ///
     /// # Errors
     /// Those of the volume.

@@ -455,6 +455,22 @@ fn a_record_of_somebody_who_knows_the_uuid_does_not_count() {
     assert_eq!(world.open().1.records, 1, "with the right number it would");
 }
 
+/// A crash has torn a record, of which the first sector is there. Another crash tears the next one: what it leaves is just what the first one
+/// lacks.
+#[test]
+fn a_torn_record_is_not_made_whole_by_the_next_one() {
+    let mut world = World::new((4, 16), 200, Order::Rows);
+    let JournalPosition { epoch, sequence, .. } = world.store().journal.position();
+    let id = RecordId { uuid: world.store().superblock().journal_id(), epoch, sequence };
+    let front = id.encode(&[Change::Put(item(1), vec![1; 1500])], &[] as &[SharedBuf], 4).unwrap();
+    let geometry = world.volume.geometry;
+    let place = geometry.offset_bytes(Order::Columns, geometry.block(StripeNo(FIRST_JOURNAL_STRIPE), 0));
+    world.volume.poke(place, &front.bytes[..512]);
+    world.reopen(false);
+    world.volume.poke(place + 512, &front.bytes[512..BLOCK_BYTES]);
+    assert_eq!(world.open().1.records, 0);
+}
+
 /// Other columns have copies of what column 0 has.
 #[test]
 fn copies_of_superblocks_and_anchors_are_used() {
