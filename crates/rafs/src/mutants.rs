@@ -99,8 +99,6 @@ mutants! {
     SpaceNotReserved,
     /// A replay frees what its records free once it has ended.
     ReplayFreesLate,
-    /// A mount leaves what a crash has torn behind the journal's end.
-    TornStays,
     /// A part of an extent is cut where it begins only.
     PartNotCut,
     /// Stripes may be filled while they are discarded.
