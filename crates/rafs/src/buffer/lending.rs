@@ -89,7 +89,7 @@ impl Buffer {
         lent
     }
 
-    /// Lends what has waited for longest, up to `room` blocks. Of an entry that does not fit, it is a part.
+    /// Lends what has waited for longest, up to `room` blocks. An entry that does not fit is split.
     pub fn fill_oldest(&mut self, room: u32) -> Vec<Lent> {
         let (mut lent, mut left) = (Vec::new(), u64::from(room));
         while left > 0

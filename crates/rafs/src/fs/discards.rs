@@ -25,9 +25,7 @@ impl Shared {
         }
         self.state.lock().await.store.has_discards()
     }
-}
 
-impl Shared {
     /// Waits for the batch under way, and gives up the others: space is short, so what is free will be written again soon.
     pub(super) async fn end_discards(&self) {
         let _batch = self.discarding.lock().await;

@@ -62,7 +62,7 @@ impl FromStr for JournalMode {
     }
 }
 
-/// A technique of the paper (rafs III). What a file system does without it is said there.
+/// A technique of the paper (rafs III), and what a mount does without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Technique {
     /// The layout: whole pieces of large files have stripes of their own. Without it, all blocks lie among those of other files.
