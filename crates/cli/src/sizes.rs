@@ -1,6 +1,6 @@
 //! Sizes as people write and read them: binary, `64K`, `1M`, `10G`.
 
-pub(crate) use stripewise::internals::format_size;
+pub(crate) use stripewise::internals::{format_compared_sizes, format_size};
 
 /// Parses a size: a number with an optional suffix K, M, G, T, P (powers of 1024; `KiB` and `KB` mean the
 /// same).

@@ -3,7 +3,10 @@
 use stripewise_device::{IoError, IoErrorKind};
 use thiserror::Error;
 
-use crate::{cache::CacheError, sizes::format_size};
+use crate::{
+    cache::CacheError,
+    sizes::{format_compared_sizes, format_size},
+};
 
 /// An array request or command that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -64,7 +67,7 @@ pub enum ArrayError {
     /// A member is too small to join.
     #[error(
         "{member}: {} of data fit on it and {} are needed; give a larger one",
-        format_size(*have_bytes), format_size(*need_bytes)
+        format_compared_sizes(*have_bytes, *need_bytes)[0], format_compared_sizes(*have_bytes, *need_bytes)[1]
     )]
     TooSmall {
         /// The member.

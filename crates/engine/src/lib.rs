@@ -62,7 +62,7 @@ pub use opening::{
     preview::{Preview, preview},
 };
 pub use shape::{geometry, regions::RegionShape, rows};
-pub use sizes::format_size;
+pub use sizes::{format_compared_sizes, format_size};
 pub use stripes::{
     trace::{Decision, StripeWay, TraceFilter, Traced},
     without::Recovered,

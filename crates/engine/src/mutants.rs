@@ -296,7 +296,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 115] = [
+    pub const ALL: [Self; 110] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -404,11 +404,6 @@ impl Mutant {
         Self::BadRowsNotMended,
         Self::UnkeptUncounted,
         Self::WaitersPassed,
-        Self::EmptyGapFilled,
-        Self::ForeignGapFilled,
-        Self::GapEndsWrite,
-        Self::GapsUnlocked,
-        Self::ReadOverNewer,
         Self::FirstRowLocked,
         Self::FirstColumnPlanned,
         Self::ColumnBelieved,

@@ -12,6 +12,16 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// Writes two sizes that are compared: in bytes where their texts would be the same.
+pub fn format_compared_sizes(one: u64, other: u64) -> [String; 2] {
+    let texts = [one, other].map(format_size);
+    if one != other && texts[0] == texts[1] {
+        [one, other].map(|bytes| format!("{bytes} bytes"))
+    } else {
+        texts
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -21,5 +31,12 @@ mod tests {
         assert_eq!(format_size(65_536), "64 KiB");
         assert_eq!(format_size(1536), "1.50 KiB");
         assert_eq!(format_size(0), "0 B");
+    }
+    #[test]
+    fn compared_sizes_that_look_the_same_are_printed_in_bytes() {
+        assert_eq!(format_compared_sizes(1 << 40, 2 << 40), ["1 TiB", "2 TiB"]);
+        assert_eq!(format_compared_sizes(1 << 40, 1 << 40), ["1 TiB", "1 TiB"]);
+        let sizes = [2_000_398_934_016, 2_000_394_706_944];
+        assert_eq!(format_compared_sizes(sizes[0], sizes[1]), sizes.map(|bytes| format!("{bytes} bytes")));
     }
 }

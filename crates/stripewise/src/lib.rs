@@ -54,7 +54,7 @@ pub use stripewise_export as export;
 /// The parts that an array is made of. They may change with any version.
 pub mod internals {
     pub use stripewise_device::{parts, uring, wrap};
-    pub use stripewise_engine::{destage, format_size, locking, plan, rows};
+    pub use stripewise_engine::{destage, format_compared_sizes, format_size, locking, plan, rows};
     pub use stripewise_format as format;
     pub use stripewise_parity as parity;
 }

@@ -7,7 +7,7 @@ use stripewise_load::{Load, Offsets, Sizes, Stop};
 use stripewise_wire::{LoadSpec, Pattern};
 use thiserror::Error;
 
-use crate::sizes::format_size;
+use crate::sizes::{format_compared_sizes, format_size};
 
 /// The longest request: longer than any stripe.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
@@ -32,7 +32,10 @@ pub(crate) enum LoadError {
         format_size(*bytes), format_size(UNDER_WAY_BYTES_MAX)
     )]
     UnderWay { bytes: u64, requests: u64 },
-    #[error("--bs {}: the device has {}", format_size(*bytes), format_size(*device_bytes))]
+    #[error(
+        "--bs {}: the device has {}",
+        format_compared_sizes(*bytes, *device_bytes)[0], format_compared_sizes(*bytes, *device_bytes)[1]
+    )]
     Device { bytes: u64, device_bytes: u64 },
     #[error("--rwmixread {0}: give a whole number from 0 to 100")]
     ReadPercent(u8),
@@ -41,7 +44,7 @@ pub(crate) enum LoadError {
     #[error(
         "--size {}: the device has {}, and the size is that of the region; give no more, and a --runtime to go over it again and \
          again",
-        format_size(*size), format_size(*device_bytes)
+        format_compared_sizes(*size, *device_bytes)[0], format_compared_sizes(*size, *device_bytes)[1]
     )]
     Region { size: u64, device_bytes: u64 },
     #[error("neither a size nor a time: it would never end")]

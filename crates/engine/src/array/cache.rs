@@ -83,12 +83,17 @@ impl Chosen {
         }
         match settings.check(geometry, memory_bytes) {
             Ok(()) => Self { settings, problem: None },
-            Err(error @ CacheError::Size { size_bytes, .. }) if size_bytes > memory_bytes => {
-                let settings = CacheSettings { size_bytes: None, ..settings };
-                let size = format_size(settings.size_on(memory_bytes));
-                Self { settings, problem: Some(format!("{error}; it has one of {size}")) }
-            }
             Err(error) => {
+                let smaller = CacheSettings { size_bytes: None, ..settings };
+                let is_too_large =
+                    matches!(error, CacheError::Size { size_bytes, .. } if size_bytes > memory_bytes);
+                if is_too_large && smaller.check(geometry, memory_bytes).is_ok() {
+                    let size = format_size(smaller.size_on(memory_bytes));
+                    return Self {
+                        settings: smaller,
+                        problem: Some(format!("{error}; it has one of {size}")),
+                    };
+                }
                 let settings = CacheSettings { kind: CacheKind::None, ..settings };
                 Self { settings, problem: Some(format!("{error}; it has none")) }
             }
@@ -180,5 +185,30 @@ impl Parts {
             ledger.set_cache_open(is_open);
         };
         self.roster.record(record).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::geometry::Level;
+
+    /// Of an array whose two stripes take 656 KiB.
+    fn kept(size_bytes: u64, memory_bytes: u64) -> Chosen {
+        let geometry = Geometry::new(Level::Raid5, 5, 65536, 1 << 30, 512).expect("a shape that can be");
+        let mut options = ArrayOptions::default();
+        CacheSettings::new(CacheKind::Stripe, size_bytes).keep(&mut options);
+        Chosen::kept(&options, &geometry, memory_bytes)
+    }
+
+    #[test]
+    fn a_cache_above_memory_becomes_one_of_a_quarter_of_it_or_none_where_two_stripes_do_not_fit() {
+        let Chosen { settings, problem } = kept(1 << 30, 256 << 20);
+        assert_eq!((settings.kind, settings.size_on(256 << 20)), (CacheKind::Stripe, 64 << 20));
+        assert!(problem.is_some_and(|problem| problem.ends_with("; it has one of 64 MiB")));
+
+        let Chosen { settings, problem } = kept(1 << 30, 2 << 20);
+        assert_eq!(settings.kind, CacheKind::None);
+        assert!(problem.is_some_and(|problem| problem.ends_with("; it has none")));
     }
 }

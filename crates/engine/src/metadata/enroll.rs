@@ -7,7 +7,7 @@ use stripewise_format::{
     bitmap::{Slot, pages_for_regions, slot_offset_bytes},
     extension::{
         AREA_START_BYTES, BitmapDescriptor, DATA_OFFSET_MIN_BYTES, Endurance, ExtensionLayout, Header,
-        MapKind, MemberClass, Zeroing,
+        HeaderCopy, MapKind, MemberClass, Zeroing,
     },
     md::{BadBlockArea, DeviceFlags, Features, IN_SYNC, NewMember, Superblock, default_data_offset_sectors},
     media::{BLOCK_BYTES, BLOCK_LEN, SECTOR_BYTES},
@@ -247,6 +247,7 @@ pub(crate) fn spare(
         standing: Standing::Spare,
         superblock,
         header,
+        first_copy: HeaderCopy::A,
         md_bitmap: pattern.md_bitmap,
         has_md_bitmap: false,
         bad_block_log,

@@ -46,6 +46,8 @@ pub(crate) struct Entry {
     pub(crate) standing: Standing,
     pub(crate) superblock: Superblock,
     pub(crate) header: Option<Header>,
+    /// The copy of the header that the next write writes first: the damaged one, if one is.
+    pub(crate) first_copy: HeaderCopy,
     /// md's own bitmap, if the array was made with one. We do not use it, but must not let it mislead the
     /// kernel.
     pub(crate) md_bitmap: Option<BitmapSuperblock>,
@@ -271,7 +273,7 @@ impl Entry {
             header.expect_superblock(&block);
             header.encode()
         });
-        let headers = self.layout().zip(header);
+        let headers = self.header_writes(header);
         let member = self.member.clone();
         let superblock_bytes = written_len(&self.superblock, member.device.info().logical_block_bytes);
         let superblock_offset = self.superblock.super_offset_sectors * SECTOR_BYTES;
@@ -286,7 +288,7 @@ impl Entry {
             {
                 return Some((member, error));
             }
-            let mut result = write_headers(&member, headers).await;
+            let mut result = write_headers(&member, &headers).await;
             // Before the superblock that says that there is a bitmap: without the bitmap, the kernel does not
             // start the array.
             if let (Ok(()), Some((offset, bitmap))) = (result, first_md_bitmap) {
@@ -313,9 +315,9 @@ impl Entry {
     /// superblock.
     fn note_written(&mut self, wall_clock_us: u64) -> impl Future<Output = Option<FailedMember>> + use<> {
         let header = self.renew_header(wall_clock_us).map(|header| header.encode());
-        let headers = self.layout().zip(header);
+        let headers = self.header_writes(header);
         let member = self.member.clone();
-        async move { write_headers(&member, headers).await.err().map(|error| (member, error)) }
+        async move { write_headers(&member, &headers).await.err().map(|error| (member, error)) }
     }
 
     /// The writes that bring the member's bad-block log up to date. Each must be durable before the next.
@@ -344,6 +346,13 @@ impl Entry {
             header.endurance.written_since_s = wall_clock_us / 1_000_000;
         }
         Some(header)
+    }
+
+    /// The writes of both copies of a header, in their order: offset and bytes. None without an extension area.
+    fn header_writes(&mut self, header: Option<Block>) -> Vec<(u64, Block)> {
+        let Some((layout, header)) = self.layout().zip(header) else { return Vec::new() };
+        let first = std::mem::replace(&mut self.first_copy, HeaderCopy::A);
+        [first, first.other()].map(|copy| (layout.header_offset_bytes(copy), header)).into()
     }
 
     /// md's bitmap for a member that has none yet: offset and bytes. Its events are behind any superblock's,
@@ -400,11 +409,10 @@ fn written_len(superblock: &Superblock, logical_block_bytes: u32) -> usize {
     used.next_multiple_of(block_bytes)
 }
 
-/// Writes both copies of a header, one after the other. A member without an extension area gets none.
-async fn write_headers(member: &Member, headers: Option<(ExtensionLayout, Block)>) -> Result<(), IoError> {
-    let Some((layout, header)) = headers else { return Ok(()) };
-    for copy in [HeaderCopy::A, HeaderCopy::B] {
-        write_durably(member, layout.header_offset_bytes(copy), &header).await?;
+/// Writes the copies of a header, one after the other.
+async fn write_headers(member: &Member, headers: &[(u64, Block)]) -> Result<(), IoError> {
+    for (offset_bytes, header) in headers {
+        write_durably(member, *offset_bytes, header).await?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_util::future::join_all;
 use stripewise_device::{Device, EnvHandle};
 use stripewise_format::{
-    extension::{ArrayOptions, MapKind, MemberClass},
+    extension::{ArrayOptions, HeaderCopy, MapKind, MemberClass},
     md::{
         ArrayName, ArrayNameError, CreateError as FormatError, Level as MdLevel, NewArray, Role, Timestamp,
     },
@@ -527,6 +527,7 @@ fn new_ledger(
             standing,
             superblock,
             header,
+            first_copy: HeaderCopy::A,
             md_bitmap: None,
             has_md_bitmap: false,
             bad_block_log,

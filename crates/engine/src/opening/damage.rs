@@ -29,6 +29,10 @@ fn damaged_header(examination: &Examination, is_read_only: bool) -> Option<Strin
                 what_is_wrong(*error)
             ))
         }
+        Err(ExtensionError::BothDamaged { a, b }) if is_none(*a) && is_none(*b) => Some(format!(
+            "it has no extension header, and other bytes are where its copies belong, as another md implementation may leave \
+             them: it {becomes}"
+        )),
         Err(ExtensionError::BothDamaged { a, b }) => Some(format!(
             "both copies of its extension header are damaged (the first {}; the second {}): it {becomes}, without what it kept \
              of this member: class, measured times and strides, and how much was written to it",
@@ -38,6 +42,11 @@ fn damaged_header(examination: &Examination, is_read_only: bool) -> Option<Strin
         Err(error @ ExtensionError::Conflict { .. }) => Some(format!("{error}; the header {becomes}")),
         Ok(_) | Err(ExtensionError::Absent | ExtensionError::Unusable(_)) => None,
     }
+}
+
+/// Whether nothing speaks for it that a header ever was there.
+fn is_none(error: HeaderError) -> bool {
+    matches!(error, HeaderError::Blank | HeaderError::NoMagic)
 }
 
 fn what_is_wrong(error: HeaderError) -> String {
@@ -67,6 +76,9 @@ fn why_foreign(examination: &Examination) -> &'static str {
     match examination.extension {
         Ok(_) => "another md implementation was the last to write",
         Err(ExtensionError::Absent) => "there is no extension header, as after another md implementation, on",
+        Err(ExtensionError::BothDamaged { a, b }) if is_none(a) && is_none(b) => {
+            "there is no extension header, as after another md implementation, on"
+        }
         Err(ExtensionError::BothDamaged { .. } | ExtensionError::Conflict { .. }) => {
             "the extension header is damaged on"
         }
@@ -92,8 +104,8 @@ impl DamagedPages {
             tracing::warn!(
                 member,
                 pages,
-                "pages of its write-intent bitmap are damaged, or cannot be read: those of the other members count, and unless the array is read-only \
-                 these are written anew"
+                "pages of its write-intent bitmap are damaged, or cannot be read: what another member holds of them counts, and \
+                 where no member does all is marked; unless the array is read-only they are written anew"
             );
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use stripewise_device::{Device, IoError};
 use stripewise_format::{
     bitmap::{Slot, newest, slot_offset_bytes},
-    extension::{ArrayOptions, ExtensionError, ExtensionLayout, Header},
+    extension::{ArrayOptions, CopyState, ExtensionError, ExtensionLayout, Header, HeaderCopy, OtherCopy},
     md::{Features, Role, bitmap::BitmapSuperblock},
     media::{BLOCK_LEN, SECTOR_BYTES},
 };
@@ -217,10 +217,19 @@ fn entry(examined: &[Examination], chosen: &Chosen, part: Part, regions: RegionS
         standing,
         superblock,
         header,
+        first_copy: first_copy(extension),
         md_bitmap: None,
         has_md_bitmap: false,
         bad_block_log,
         last_slot: None,
+    }
+}
+
+/// The copy of a header that may be overwritten first: not the only valid one. A torn write of that would leave none.
+fn first_copy(extension: &Result<(Header, CopyState), ExtensionError>) -> HeaderCopy {
+    match extension {
+        Ok((_, CopyState { used, other: OtherCopy::Invalid(_) })) => used.other(),
+        _ => HeaderCopy::A,
     }
 }
 
