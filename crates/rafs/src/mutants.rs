@@ -107,6 +107,8 @@ mutants! {
     ReplacedTrails,
     /// What is overwritten where it lies need not be in the journal, though all data goes there.
     OverwriteNotJournaled,
+    /// A stripe that is being filled is filled by another write-out, too.
+    FilledTwice,
     /// An unmount does not wake the background that is to end.
     EndNotHeard,
 }

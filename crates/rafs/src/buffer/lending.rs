@@ -2,9 +2,13 @@
 
 use std::ops::{Range, RangeBounds};
 
-use stripewise_device::SharedBuf;
+use stripewise_device::{SharedBuf, Timestamp};
 
-use super::{Buffer, Owner, lists::Slot, slice};
+use super::{
+    Buffer, Owner, Temperature,
+    lists::{Entry, Slot},
+    slice,
+};
 
 /// Blocks of a file that are being written out. They stay in the buffer until they are [written](Buffer::written).
 #[derive(Debug, Clone)]
@@ -38,18 +42,25 @@ pub struct Whole {
 impl Buffer {
     /// Lends a piece of a file that is buffered as a whole, if there is one of which nothing is lent.
     pub fn lend_whole(&mut self) -> Option<Whole> {
-        self.lend_whole_in(..)
+        self.lend_whole_in(.., |_| true)
     }
 
-    /// As [`Buffer::lend_whole`], of one file.
-    pub fn lend_whole_of(&mut self, inode: u64) -> Option<Whole> {
-        self.lend_whole_in((inode, 0)..=(inode, u64::MAX))
+    /// As [`Buffer::lend_whole`], of one file, and only a piece of which something has waited since `until` or longer.
+    pub fn lend_whole_of(&mut self, inode: u64, until: Timestamp) -> Option<Whole> {
+        self.lend_whole_in((inode, 0)..=(inode, u64::MAX), |entry| entry.since <= until)
     }
 
-    fn lend_whole_in(&mut self, range: impl RangeBounds<(u64, u64)>) -> Option<Whole> {
+    fn lend_whole_in(
+        &mut self,
+        range: impl RangeBounds<(u64, u64)>,
+        is_due: impl Fn(&Entry) -> bool,
+    ) -> Option<Whole> {
         let is_free = |(inode, piece): &&(u64, u64)| {
             let slots = self.slots(*inode, self.blocks_of(*piece));
-            slots.iter().all(|slot| self.lists.get(*slot).is_some_and(|entry| !entry.is_lent))
+            let entries: Option<Vec<&Entry>> = slots.into_iter().map(|slot| self.lists.get(slot)).collect();
+            entries.is_some_and(|all| {
+                all.iter().all(|entry| !entry.is_lent) && all.iter().any(|entry| is_due(entry))
+            })
         };
         let (inode, piece) = *self.whole.range(range).find(is_free)?;
         Some(Whole { piece, parts: self.lend(inode, self.blocks_of(piece)) })
@@ -67,12 +78,12 @@ impl Buffer {
         slots.into_iter().filter_map(|slot| self.lend_slot(slot)).collect()
     }
 
-    /// Lends as much as fits so many blocks: the largest entries that fit, of several the next one by folder, file and offset from
-    /// `near` on. If all are larger, one is split.
-    pub fn fill(&mut self, room: u32, near: Owner) -> Vec<Lent> {
+    /// Lends entries of a temperature, as much as fits `room` blocks: the largest ones that fit, of several the next one by folder, file
+    /// and offset from `near` on. If all are larger, one is split.
+    pub fn fill(&mut self, room: u32, temperature: Temperature, near: Owner) -> Vec<Lent> {
         let (mut lent, mut left, mut place) = (Vec::new(), room, (near, 0));
-        while let Some(list) = self.lists.best_list(left) {
-            let Some(slot) = self.lists.next(list, place) else { break };
+        while let Some(list) = self.lists.best_list(left, temperature) {
+            let Some(slot) = self.lists.next(list, temperature, place) else { break };
             let Some((owner, first)) = self.lists.get(slot).map(|entry| (entry.owner, entry.first)) else {
                 break;
             };
@@ -107,11 +118,10 @@ impl Buffer {
         lent
     }
 
-    /// Lends the first entries of a file that are not lent, as many as fit so many blocks.
-    pub fn fill_of(&mut self, inode: u64, room: u32) -> Vec<Lent> {
+    /// Lends the first entries of a file that are not lent and have waited since `until` or longer, as many as fit `room` blocks.
+    pub fn fill_of(&mut self, inode: u64, room: u32, until: Timestamp) -> Vec<Lent> {
         let (mut lent, mut left) = (Vec::new(), u64::from(room));
-        let all: Vec<Range<u64>> = self.runs(inode, 0).collect();
-        for run in all {
+        for run in self.due_of(inode, until) {
             if left == 0 {
                 break;
             }
@@ -120,6 +130,22 @@ impl Buffer {
             lent.extend(parts);
         }
         lent
+    }
+
+    /// Whether something of a file is not lent, and has waited since `until` or longer.
+    #[must_use]
+    pub fn has_due(&self, inode: u64, until: Timestamp) -> bool {
+        !self.due_of(inode, until).is_empty()
+    }
+
+    /// The blocks of a file's entries that are not lent, and have waited since `until` or longer.
+    fn due_of(&self, inode: u64, until: Timestamp) -> Vec<Range<u64>> {
+        let is_due = |entry: &Entry| !entry.is_lent && entry.since <= until;
+        let due = self.slots(inode, 0..u64::MAX).into_iter().filter_map(|slot| {
+            let first = self.lists.get(slot).filter(|entry| is_due(entry))?.first;
+            Some(first..first + slot.blocks())
+        });
+        due.collect()
     }
 
     /// Whether what was lent is still what the file has.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use slab::Slab;
 use stripewise_device::{SharedBuf, Timestamp};
 
-use super::Owner;
+use super::{Owner, Temperature};
 
 /// Lists, so that a slot's number of blocks fits 32 bits.
 const LISTS: usize = 32;
@@ -14,6 +14,7 @@ const LISTS: usize = 32;
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) owner: Owner,
+    pub(super) temperature: Temperature,
     /// The first of its blocks in the file.
     pub(super) first: u64,
     pub(super) data: SharedBuf,
@@ -38,14 +39,14 @@ impl Slot {
     }
 }
 
-/// Where an entry is among those of a list that may be chosen.
+/// Where an entry is among those of a list and a temperature that may be chosen.
 type Place = (Owner, u64);
 
 #[derive(Debug, Default)]
 struct List {
     entries: Slab<(u64, Entry)>,
-    /// Those that are not lent, by folder, file and offset.
-    waiting: BTreeMap<Place, Slot>,
+    /// Those that are not lent, by temperature, and then by folder, file and offset.
+    waiting: [BTreeMap<Place, Slot>; Temperature::COUNT],
 }
 
 /// The lists.
@@ -105,19 +106,28 @@ impl Lists {
         true
     }
 
-    /// The entry of a list that goes next: the first one by folder, file and offset that does not lie before `near`, or else the
-    /// first.
-    pub(super) fn next(&self, list: u8, near: Place) -> Option<Slot> {
-        let waiting = &self.lists[usize::from(list)].waiting;
+    /// The entry of a list and a temperature that goes next: the first one by folder, file and offset that does not lie before `near`, or
+    /// else the first.
+    pub(super) fn next(&self, list: u8, temperature: Temperature, near: Place) -> Option<Slot> {
+        let waiting = self.waiting(list, temperature);
         let next = waiting.range(near..).next().or_else(|| waiting.first_key_value());
         next.map(|(_, slot)| *slot)
     }
 
-    /// The list of the largest entries of up to so many blocks that wait; or else of the smallest larger ones.
-    pub(super) fn best_list(&self, blocks: u32) -> Option<u8> {
-        let has_some = |list: &u8| !self.lists[usize::from(*list)].waiting.is_empty();
+    /// The list of the largest entries of a temperature and of up to `blocks` blocks that wait; or else of the smallest larger ones.
+    pub(super) fn best_list(&self, blocks: u32, temperature: Temperature) -> Option<u8> {
+        let has_some = |list: &u8| !self.waiting(*list, temperature).is_empty();
         let fits = blocks.checked_ilog2()? as u8;
         (0..=fits).rev().find(has_some).or_else(|| (fits + 1..LISTS as u8).find(has_some))
+    }
+
+    /// Whether entries of a temperature wait.
+    pub(super) fn has_waiting(&self, temperature: Temperature) -> bool {
+        (0..LISTS as u8).any(|list| !self.waiting(list, temperature).is_empty())
+    }
+
+    fn waiting(&self, list: u8, temperature: Temperature) -> &BTreeMap<Place, Slot> {
+        &self.lists[usize::from(list)].waiting[temperature as usize]
     }
 
     /// Since when the oldest entry waits.
@@ -131,16 +141,16 @@ impl Lists {
     }
 
     fn wait(&mut self, slot: Slot) {
-        let Some(Entry { owner, first, since, .. }) = self.get(slot) else { return };
-        let (place, since) = ((*owner, *first), *since);
-        self.lists[usize::from(slot.list)].waiting.insert(place, slot);
+        let Some(Entry { owner, temperature, first, since, .. }) = self.get(slot) else { return };
+        let (place, temperature, since) = ((*owner, *first), *temperature as usize, *since);
+        self.lists[usize::from(slot.list)].waiting[temperature].insert(place, slot);
         self.by_age.insert((since, slot));
     }
 
     fn forget(&mut self, slot: Slot) {
-        let Some(Entry { owner, first, since, .. }) = self.get(slot) else { return };
-        let (place, since) = ((*owner, *first), *since);
-        let waiting = &mut self.lists[usize::from(slot.list)].waiting;
+        let Some(Entry { owner, temperature, first, since, .. }) = self.get(slot) else { return };
+        let (place, temperature, since) = ((*owner, *first), *temperature as usize, *since);
+        let waiting = &mut self.lists[usize::from(slot.list)].waiting[temperature];
         if waiting.get(&place) == Some(&slot) {
             waiting.remove(&place);
         }

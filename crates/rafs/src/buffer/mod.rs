@@ -27,6 +27,19 @@ pub struct Owner {
     pub inode: u64,
 }
 
+/// How soon blocks are likely to change. Those of one temperature share stripes, so that what is left of a stripe is much or little.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Temperature {
+    /// A client has just written them.
+    New,
+    /// They had places, and have lasted there.
+    Moved,
+}
+
+impl Temperature {
+    const COUNT: usize = 2;
+}
+
 /// When the buffer is written out (rafs III-C).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -125,11 +138,18 @@ impl Buffer {
     ///
     /// # Panics
     /// If `data` is not made of whole blocks.
-    pub fn write(&mut self, owner: Owner, first: u64, data: &SharedBuf, now: Timestamp) {
+    pub fn write(
+        &mut self,
+        owner: Owner,
+        temperature: Temperature,
+        first: u64,
+        data: &SharedBuf,
+        now: Timestamp,
+    ) {
         assert!(data.len().is_multiple_of(BLOCK_BYTES), "the buffer takes whole blocks");
         let blocks = (data.len() / BLOCK_BYTES) as u64;
         self.drop_blocks(owner.inode, first..first + blocks);
-        self.add(&Entry { owner, first, data: data.clone(), since: now, is_lent: false });
+        self.add(&Entry { owner, temperature, first, data: data.clone(), since: now, is_lent: false });
     }
 
     /// What is buffered of some blocks of a file, in order.
@@ -154,6 +174,12 @@ impl Buffer {
     /// The files of which something is buffered.
     pub fn files(&self) -> impl Iterator<Item = u64> {
         self.files.keys().copied()
+    }
+
+    /// Whether something of a temperature waits.
+    #[must_use]
+    pub fn has_waiting(&self, temperature: Temperature) -> bool {
+        self.lists.has_waiting(temperature)
     }
 
     /// Since when the oldest entry that is not lent waits.

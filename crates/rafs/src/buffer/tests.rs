@@ -13,7 +13,7 @@ enum Action {
     Write(u64, u64, u64),
     Drop(u64, Range<u64>),
     Whole,
-    Fill(u32, u64),
+    Fill(u32, Temperature, u64),
     Lend(u64, Range<u64>),
     Written(prop::sample::Index),
     Failed(prop::sample::Index),
@@ -25,11 +25,21 @@ fn action() -> impl Strategy<Value = Action> {
         6 => (1..4_u64, 0..60_u64, 1..48_u64).prop_map(|(inode, first, blocks)| Action::Write(inode, first, blocks)),
         2 => (1..4_u64, range()).prop_map(|(inode, blocks)| Action::Drop(inode, blocks)),
         2 => Just(Action::Whole),
-        3 => (1..20_u32, 0..5_u64).prop_map(|(room, inode)| Action::Fill(room, inode)),
+        3 => (1..20_u32, any::<bool>(), 0..5_u64)
+            .prop_map(|(room, is_moved, inode)| Action::Fill(room, temperature(is_moved), inode)),
         1 => (1..4_u64, range()).prop_map(|(inode, blocks)| Action::Lend(inode, blocks)),
         4 => any::<prop::sample::Index>().prop_map(Action::Written),
         2 => any::<prop::sample::Index>().prop_map(Action::Failed),
     ]
+}
+
+fn temperature(is_moved: bool) -> Temperature {
+    if is_moved { Temperature::Moved } else { Temperature::New }
+}
+
+/// The temperature of a block with this tag: of every third write it is moved.
+fn temperature_of(tag: u64) -> Temperature {
+    temperature((tag / 1000).is_multiple_of(3))
 }
 
 fn owner(inode: u64) -> Owner {
@@ -91,8 +101,9 @@ impl Model {
         }
     }
 
-    fn waits(&self) -> usize {
-        self.blocks.values().filter(|(_, is_lent)| !is_lent).count()
+    fn waits(&self, temperature: Temperature) -> usize {
+        let waits = |(tag, is_lent): &&(u64, bool)| !is_lent && temperature_of(*tag) == temperature;
+        self.blocks.values().filter(waits).count()
     }
 
     fn act(&mut self, action: Action) {
@@ -100,7 +111,13 @@ impl Model {
             Action::Write(inode, first, blocks) => {
                 self.writes += 1;
                 let data = data(self.writes, blocks);
-                self.buffer.write(owner(inode), first, &data, Timestamp::default());
+                self.buffer.write(
+                    owner(inode),
+                    temperature_of(self.writes * 1000),
+                    first,
+                    &data,
+                    Timestamp::default(),
+                );
                 self.replace(inode, first..first + blocks);
                 for (block, tag) in (first..).zip(tags(&data)) {
                     self.blocks.insert((inode, block), (tag, false));
@@ -112,10 +129,12 @@ impl Model {
                 self.replace(inode, blocks);
             }
             Action::Whole => self.lend_whole(),
-            Action::Fill(room, inode) => {
-                let lent = self.buffer.fill(room, owner(inode));
+            Action::Fill(room, temperature, inode) => {
+                let lent = self.buffer.fill(room, temperature, owner(inode));
                 let sum: u64 = lent.iter().map(Lent::blocks).sum();
-                let wanted = self.waits().min(room as usize) as u64;
+                let wanted = self.waits(temperature).min(room as usize) as u64;
+                let all = lent.iter().flat_map(|one| tags(&one.data));
+                assert!(all.into_iter().all(|tag| temperature_of(tag) == temperature));
                 self.note_lent(lent);
                 assert_eq!(sum, wanted, "room is filled as long as something waits");
             }
@@ -174,6 +193,9 @@ impl Model {
             assert_eq!(read, expected);
         }
         assert_eq!(self.buffer.blocks(), self.blocks.len() as u64);
+        for one in [Temperature::New, Temperature::Moved] {
+            assert_eq!(self.buffer.has_waiting(one), self.waits(one) > 0);
+        }
     }
 }
 
@@ -193,7 +215,7 @@ proptest! {
         (1..4).for_each(|inode| model.buffer.drop_blocks(inode, 0..u64::MAX));
         let Buffer { files, pieces, whole, blocks, lists, .. } = model.buffer;
         prop_assert!(files.is_empty() && pieces.is_empty() && whole.is_empty() && blocks == 0);
-        prop_assert_eq!((lists.oldest(), lists.best_list(1)), (None, None));
+        prop_assert_eq!((lists.oldest(), lists.best_list(1, Temperature::New)), (None, None));
     }
 }
 
@@ -201,13 +223,13 @@ proptest! {
 #[test]
 fn a_write_of_47_blocks_is_split_by_powers_of_two() {
     let mut buffer = Buffer::new(SETTINGS, 64);
-    buffer.write(owner(1), 10, &data(1, 47), Timestamp::default());
+    buffer.write(owner(1), Temperature::New, 10, &data(1, 47), Timestamp::default());
     let parts: Vec<_> =
         buffer.read(1, 0..100).iter().map(|part| (part.first, part.data.len() / BLOCK_BYTES)).collect();
     assert_eq!(parts, [(10, 32), (42, 8), (50, 4), (54, 2), (56, 1)]);
-    let sizes: Vec<_> = buffer.fill(13, owner(1)).iter().map(Lent::blocks).collect();
+    let sizes: Vec<_> = buffer.fill(13, Temperature::New, owner(1)).iter().map(Lent::blocks).collect();
     assert_eq!(sizes, [8, 4, 1]);
-    let sizes: Vec<_> = buffer.fill(13, owner(1)).iter().map(Lent::blocks).collect();
+    let sizes: Vec<_> = buffer.fill(13, Temperature::New, owner(1)).iter().map(Lent::blocks).collect();
     assert_eq!(sizes, [2, 8, 2, 1], "the entry of 32 blocks is split");
 }
 
@@ -216,9 +238,9 @@ fn files_of_a_folder_are_chosen_together() {
     let mut buffer = Buffer::new(SETTINGS, 64);
     for inode in [3, 8, 2, 9, 4] {
         let owner = Owner { folder: inode % 2, inode };
-        buffer.write(owner, 0, &data(inode, 1), Timestamp::default());
+        buffer.write(owner, Temperature::New, 0, &data(inode, 1), Timestamp::default());
     }
-    let lent = buffer.fill(5, Owner { folder: 1, inode: 0 });
+    let lent = buffer.fill(5, Temperature::New, Owner { folder: 1, inode: 0 });
     assert_eq!(lent.iter().map(|one| one.owner.inode).collect::<Vec<_>>(), [3, 9, 2, 4, 8]);
 }
 
@@ -227,9 +249,9 @@ fn files_of_a_folder_are_chosen_together() {
 fn what_is_chosen_first_leads_to_its_folder() {
     let mut buffer = Buffer::new(SETTINGS, 64);
     for (folder, inode, blocks) in [(0, 2, 1), (1, 9, 2), (1, 11, 1)] {
-        buffer.write(Owner { folder, inode }, 0, &data(inode, blocks), Timestamp::default());
+        buffer.write(Owner { folder, inode }, Temperature::New, 0, &data(inode, blocks), Timestamp::default());
     }
-    let lent = buffer.fill(3, Owner { folder: 0, inode: 0 });
+    let lent = buffer.fill(3, Temperature::New, Owner { folder: 0, inode: 0 });
     assert_eq!(lent.iter().map(|one| one.owner.inode).collect::<Vec<_>>(), [9, 11]);
 }
 
@@ -237,9 +259,9 @@ fn what_is_chosen_first_leads_to_its_folder() {
 fn it_is_due_when_room_is_short_or_something_is_old() {
     let mut buffer = Buffer::new(SETTINGS, 64);
     let at = |s: u64| Timestamp(s * 1_000_000_000);
-    buffer.write(owner(1), 0, &data(1, 160), at(1));
+    buffer.write(owner(1), Temperature::New, 0, &data(1, 160), at(1));
     assert_eq!((buffer.room(), buffer.due(at(5)), buffer.due(at(6))), (40, None, Some(Due::Age)));
-    buffer.write(owner(1), 160, &data(1, 1), at(1));
+    buffer.write(owner(1), Temperature::New, 160, &data(1, 1), at(1));
     assert_eq!(buffer.due(at(5)), Some(Due::Room));
     let lent = buffer.lend(1, 0..200);
     assert_eq!(buffer.due(at(20)), None, "all of it is being written out");
@@ -249,4 +271,20 @@ fn it_is_due_when_room_is_short_or_something_is_old() {
     assert_eq!(buffer.due(at(20)), Some(Due::Age), "as old as it was");
     buffer.set(Settings { age: Duration::from_secs(60), ..SETTINGS });
     assert_eq!(buffer.due(at(20)), None);
+}
+
+/// A client that writes on does not keep a write-out of its file from ending.
+#[test]
+fn of_a_file_only_what_is_old_enough_is_lent() {
+    let mut buffer = Buffer::new(SETTINGS, 12);
+    let at = |s: u64| Timestamp(s * 1_000_000_000);
+    for (first, since) in [(0, 1), (12, 2), (24, 5), (36, 6)] {
+        buffer.write(owner(1), Temperature::New, first, &data(first, 12), at(since));
+    }
+    assert_eq!(buffer.lend_whole_of(1, at(1)).map(|whole| whole.piece), Some(0));
+    assert!(buffer.lend_whole_of(1, at(1)).is_none() && !buffer.has_due(1, at(1)));
+    assert!(buffer.has_due(1, at(2)) && !buffer.has_due(2, at(2)));
+    let lent = buffer.fill_of(1, 100, at(5));
+    assert_eq!(lent.iter().map(Lent::blocks).sum::<u64>(), 24);
+    assert!(lent.iter().all(|one| (12..36).contains(&one.first)));
 }

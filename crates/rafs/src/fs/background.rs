@@ -83,12 +83,15 @@ async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsErro
             break;
         }
     }
-    match due {
-        Some(Due::Room) => shared.write_out(Scope::All).await?,
-        Some(Due::Age) => shared.sync().await?,
-        None => {}
-    }
-    if room.0 * 2 < room.1 {
+    let written = match due {
+        Some(Due::Room) => shared.write_out(Scope::All).await,
+        Some(Due::Age) => shared.sync().await,
+        None => Ok(()),
+    };
+    let needs_checkpoint = shared.state.lock().await.needs_checkpoint();
+    if needs_checkpoint || written == Err(FsError::NoSpace) {
+        shared.make_space().await?;
+    } else if room.0 * 2 < room.1 {
         shared.make_journal_room().await?;
     }
     let is_clean = {
@@ -101,6 +104,7 @@ async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsErro
         *committed = shared.env.now();
         shared.commit(None).await?;
     }
+    written?;
     if shared.discard_some().await {
         shared.kick.want();
     }

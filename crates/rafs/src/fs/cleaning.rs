@@ -24,7 +24,7 @@ use super::{
     state::{Now, State},
 };
 use crate::{
-    buffer::Owner,
+    buffer::{Owner, Temperature},
     shape::{BLOCK_BYTES, BlockNo, StripeNo},
     tree::Scan,
 };
@@ -190,7 +190,7 @@ impl State {
         let data = self.bytes(inode, bytes).await?;
         let folder = self.live(inode).await?.inode.parent;
         self.note_moved(inode, &blocks);
-        self.buffer.write(Owner { folder, inode }, blocks.start, &data.freeze(), now.at);
+        self.buffer.write(Owner { folder, inode }, Temperature::Moved, blocks.start, &data.freeze(), now.at);
         self.counters.cleaned_blocks += blocks.end - blocks.start;
         Ok(())
     }

@@ -132,10 +132,13 @@ impl State {
         Ok(is_all)
     }
 
-    /// A file gets blocks that were written to free places, in the place of what it had there.
-    pub(super) async fn map(&mut self, inode: u64, kind: GroupKind, new: Mapped) -> Result<(), FsError> {
-        let places = new.places(&new.blocks());
-        self.store.take(kind, places)?;
+    /// The places of blocks that were written to free ones are taken. The file [gets](State::map) them next.
+    pub(super) fn take(&mut self, kind: GroupKind, new: &Mapped) -> Result<(), FsError> {
+        Ok(self.store.take(kind, new.places(&new.blocks()))?)
+    }
+
+    /// A file gets blocks whose places were taken, in the place of what it had there.
+    pub(super) async fn map(&mut self, inode: u64, new: Mapped) -> Result<(), FsError> {
         if !lives(Mutant::OldExtentsStay) {
             self.unmap(inode, new.blocks(), usize::MAX).await?;
         }

@@ -25,7 +25,7 @@ use super::{
     write::FILE_BLOCKS_MAX,
 };
 use crate::{
-    buffer::{Buffer, Owner},
+    buffer::{Buffer, Owner, Temperature},
     mutants::{Mutant, lives},
     shape::BLOCK_BYTES,
     space::Measure,
@@ -255,7 +255,7 @@ impl State {
             self.journaled.add(inode, first..first + blocks.len() as u64);
         }
         for (block, data) in (first..).zip(&blocks) {
-            self.buffer.write(Owner { folder, inode }, block, data, at);
+            self.buffer.write(Owner { folder, inode }, Temperature::New, block, data, at);
         }
         Ok(())
     }

@@ -309,6 +309,10 @@ impl Fs {
         let shared = self.shared.clone();
         self.spawn(async move {
             let now = shared.now();
+            if shared.state.lock().await.needs_checkpoint() {
+                // If that fails, the change may still do.
+                let _ = shared.make_space().await;
+            }
             let mut result = op(&mut *shared.state.lock().await, now).await;
             if result.as_ref().err() == Some(&FsError::NoSpace) {
                 shared.make_space().await?;
@@ -353,6 +357,12 @@ impl Shared {
         while !self.state.lock().await.unused.is_empty() {
             self.state.lock().await.free_some().await?;
         }
+        // The nodes that are dirty need room, too: without them, there is more for what is to be written out.
+        let mut state = self.state.lock().await;
+        if state.journaled.is_empty() && state.needs_checkpoint() {
+            state.checkpoint().await?;
+        }
+        drop(state);
         self.checkpoint().await?;
         self.end_discards().await;
         Ok(())

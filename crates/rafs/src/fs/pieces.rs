@@ -12,7 +12,10 @@ use super::{
     FsError,
     state::{Now, State},
 };
-use crate::{buffer::Owner, shape::BLOCK_BYTES};
+use crate::{
+    buffer::{Owner, Temperature},
+    shape::BLOCK_BYTES,
+};
 
 impl State {
     /// Notes the pieces of a file among these blocks, which were just written out, if they are full and do not lie in stripes of their
@@ -70,7 +73,7 @@ impl State {
         let data: SharedBuf = self.bytes(inode, bytes).await?.freeze();
         let folder = self.live(inode).await?.inode.parent;
         self.note_moved(inode, &blocks);
-        self.buffer.write(Owner { folder, inode }, blocks.start, &data, now.at);
+        self.buffer.write(Owner { folder, inode }, Temperature::Moved, blocks.start, &data, now.at);
         self.counters.moved_pieces += 1;
         Ok(true)
     }

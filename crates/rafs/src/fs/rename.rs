@@ -129,8 +129,9 @@ impl State {
     /// Looks at whether a folder does not lie in one that is moved.
     async fn check_outside(&mut self, moved: u64, folder: u64) -> Result<(), FsError> {
         let mut at = folder;
-        // Folders of a damaged tree may lie in one another.
-        for _ in 0..=self.store.inodes() {
+        // Folders of a damaged tree may lie in one another. New ones are in memory, and perhaps not in the tree.
+        let folders = self.store.inodes() + self.live.len() as u64;
+        for _ in 0..=folders {
             if at == moved {
                 return Err(FsError::Invalid("a folder cannot be moved into itself"));
             }

@@ -17,7 +17,7 @@ use super::{
     journaled::Journaled,
 };
 use crate::{
-    buffer::Buffer,
+    buffer::{Buffer, Temperature},
     mutants::{Mutant, lives},
     shape::StripeNo,
     store::Store,
@@ -73,6 +73,8 @@ pub(super) struct State {
     pub(super) full: BTreeSet<(u64, u64)>,
     /// Where files were written out last: the next ones go on there.
     pub(super) near: StripeNo,
+    /// The stripe that parts of files of a temperature were written to last. Its free rows are next.
+    pub(super) filling: BTreeMap<Temperature, StripeNo>,
     pub(super) cleaning: Cleaning,
     /// Half-empty stripes are cleaned.
     pub(super) cleans: bool,
@@ -102,6 +104,7 @@ impl State {
             unused: BTreeSet::new(),
             full: BTreeSet::new(),
             near: StripeNo(0),
+            filling: BTreeMap::new(),
             cleaning: Cleaning::default(),
             cleans: options.cleans,
             cleaned_after: options.cleaned_after,
@@ -142,6 +145,15 @@ impl State {
         let wanted = (self.buffer.blocks() + blocks).saturating_mul(BLOCKS_EACH);
         let is_there = self.store.free_blocks() >= wanted.saturating_add(self.reserved_blocks());
         if is_there || lives(Mutant::SpaceNotReserved) { Ok(()) } else { Err(FsError::NoSpace) }
+    }
+
+    /// Whether a checkpoint is due since it may soon need what is kept for changes that take no space: they make nodes of the tree dirty,
+    /// too, and each takes room until it is written.
+    pub(super) fn needs_checkpoint(&self) -> bool {
+        let kept = self.reserved_blocks();
+        let wanted = self.buffer.blocks().saturating_mul(BLOCKS_EACH).saturating_add(kept / 2);
+        let has_many = self.store.tree().dirty_nodes() as u64 > kept / 16;
+        has_many && self.store.free_blocks() < wanted
     }
 
     /// Blocks that are kept for what frees space.

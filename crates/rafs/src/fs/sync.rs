@@ -23,8 +23,6 @@ const STRIPES_AT_ONCE: usize = 8;
 const TRIES: usize = 4;
 /// Every so many batches of a write-out, the oldest file goes first.
 const OLDEST_EVERY: u64 = 4;
-/// Batches of a write-out of one file at most, if its client writes on.
-const BATCHES_MAX: u64 = 1 << 16;
 /// Parts of the journal that one fsync may take along; what is larger goes to stripes first.
 const JOURNAL_PARTS: u64 = 8;
 
@@ -76,8 +74,8 @@ impl Shared {
     async fn fsync(&self, inode: u64) -> Result<(), FsError> {
         match self.options.journal {
             JournalMode::Data => self.journal_file(inode).await?,
-            JournalMode::None => self.write_out(Scope::File(inode)).await?,
-            _ if self.is_large(inode).await => self.write_out(Scope::File(inode)).await?,
+            JournalMode::None => self.write_out_file(inode).await?,
+            _ if self.is_large(inode).await => self.write_out_file(inode).await?,
             _ => {}
         }
         let ticket: Ticket = Arc::new((inode, Mutex::new(None)));
@@ -183,7 +181,7 @@ impl Shared {
                 self.syncs.lock().extend(tickets);
                 drop(state);
                 for inode in files {
-                    self.write_out(Scope::File(inode)).await?;
+                    self.write_out_file(inode).await?;
                 }
                 self.make_journal_room().await?;
                 continue;
@@ -205,7 +203,7 @@ impl Shared {
                 files.clear();
             }
             for inode in files {
-                self.write_out(Scope::File(inode)).await?;
+                self.write_out_file(inode).await?;
             }
             let mut state = self.state.lock().await;
             // Others may have synced small files meanwhile.
@@ -216,6 +214,11 @@ impl Shared {
         Err(FULL)
     }
 
+    /// Writes out what was buffered of a file when this began. Clients that write on do not keep it from ending.
+    async fn write_out_file(&self, inode: u64) -> Result<(), FsError> {
+        self.write_out(Scope::File(inode, self.env.now())).await
+    }
+
     /// Writes out what was buffered when this began, of all files or of one.
     pub(super) async fn write_out(&self, scope: Scope) -> Result<(), FsError> {
         let _turn = self.turn.lock().await;
@@ -223,13 +226,13 @@ impl Shared {
         for batch in 1_u64.. {
             // Whole pieces go first: now and then the oldest file does, so that it is not put off by newer ones.
             let scope = match scope {
-                Scope::All if batch.is_multiple_of(OLDEST_EVERY) => self.oldest().await.unwrap_or(scope),
+                Scope::All if batch.is_multiple_of(OLDEST_EVERY) => self.oldest(began).await.unwrap_or(scope),
                 scope => scope,
             };
             let written = self.write_stripes(scope).await?;
             let is_done = match scope {
                 Scope::All => written == 0 || self.is_new(began).await,
-                Scope::File(_) => written == 0 || batch >= BATCHES_MAX,
+                Scope::File(..) => written == 0,
             };
             if is_done && !batch.is_multiple_of(OLDEST_EVERY) {
                 break;
@@ -239,8 +242,8 @@ impl Shared {
     }
 
     /// The file that waits for longest.
-    async fn oldest(&self) -> Option<Scope> {
-        self.state.lock().await.buffer.oldest_file().map(Scope::File)
+    async fn oldest(&self, until: Timestamp) -> Option<Scope> {
+        self.state.lock().await.buffer.oldest_file().map(|inode| Scope::File(inode, until))
     }
 
     /// Whether all that waits in the buffer came after this.

@@ -253,20 +253,23 @@ impl World {
             Action::Fsync { file } => {
                 let Some((id, inode)) = self.model.file(file) else { return };
                 let synced = self.run(move |fs| Box::pin(fs.fsync(inode)));
-                if self.accept(synced).is_some() && self.is_on() {
+                if self.has_ended(synced) && self.is_on() {
                     self.model.synced(Some(id));
                 }
             }
             Action::Sync => {
                 let synced = self.run(|fs| Box::pin(fs.sync()));
-                if self.accept(synced).is_some() && self.is_on() {
+                if self.has_ended(synced) && self.is_on() {
                     self.model.synced(None);
                 }
             }
             Action::Checkpoint => {
                 let synced = self.run(|fs| Box::pin(fs.checkpoint()));
-                if self.accept(synced).is_some() && self.is_on() {
-                    self.model.synced(None);
+                if self.has_ended(synced) {
+                    self.nothing_is_kept();
+                    if self.is_on() {
+                        self.model.synced(None);
+                    }
                 }
             }
             Action::Pass(ms) => self.env.pass(Duration::from_millis(ms.into())),
@@ -297,6 +300,23 @@ impl World {
             Err(FsError::Broken) if self.may_be_broken => None,
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Whether what makes durable did so. What was accepted has room.
+    fn has_ended(&self, result: Result<(), FsError>) -> bool {
+        assert!(result != Err(FsError::NoSpace), "what was accepted finds no room");
+        self.accept(result).is_some()
+    }
+
+    /// After a checkpoint no block is held, and no stripe is being filled.
+    fn nothing_is_kept(&self) {
+        let (held, free_of_open) = self.run(|fs| {
+            Box::pin(async move {
+                let state = fs.shared.state.lock().await;
+                (state.store.counts().held, state.store.free_of_open())
+            })
+        });
+        assert_eq!((held, free_of_open), (0, 0));
     }
 
     /// An operation and the model's must agree. The model's change is undone if there was no space.
@@ -351,7 +371,7 @@ impl World {
     fn remount(&mut self) {
         let is_on = self.is_on();
         let unmounted = self.run(|fs| Box::pin(fs.unmount()));
-        if self.accept(unmounted).is_none() {
+        if !self.has_ended(unmounted) {
             return;
         }
         self.act(&Action::GoWell);

@@ -15,7 +15,7 @@ use super::{
     state::{Now, State},
 };
 use crate::{
-    buffer::Owner,
+    buffer::{Owner, Temperature},
     mutants::{Mutant, lives},
     shape::BLOCK_BYTES,
 };
@@ -165,7 +165,7 @@ impl State {
         if self.overtakes(owner.inode, &blocks) {
             self.overtaken.insert(owner.inode);
         }
-        self.buffer.write(owner, first, data, now.at);
+        self.buffer.write(owner, Temperature::New, first, data, now.at);
     }
 
     /// Blocks that have places are in the buffer again, to get others. Behind the length that the tree tells, they hold it back.

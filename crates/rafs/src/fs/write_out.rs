@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use stripewise_device::{IoError, SharedBuf};
+use stripewise_device::{IoError, SharedBuf, Timestamp};
 use stripewise_format::{
     crc::crc32c,
     rafs::{
@@ -17,7 +17,7 @@ use stripewise_format::{
 
 use super::{FsError, JournalMode, Technique, map::Mapped, state::State};
 use crate::{
-    buffer::{Lent, Owner},
+    buffer::{Lent, Owner, Temperature},
     mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo, StripeNo},
     space::Opened,
@@ -30,8 +30,8 @@ use crate::{
 pub(super) enum Scope {
     /// Whatever goes best together.
     All,
-    /// One file.
-    File(u64),
+    /// What one file has had in the buffer since this time or longer.
+    File(u64, Timestamp),
 }
 
 /// Blocks that are to lie in a stripe.
@@ -70,7 +70,7 @@ impl State {
             _ if self.without.has(Technique::Layout) => None,
             Scope::All if self.without.has(Technique::Flush) => None,
             Scope::All => self.buffer.lend_whole(),
-            Scope::File(inode) => self.buffer.lend_whole_of(inode),
+            Scope::File(inode, until) => self.buffer.lend_whole_of(inode, until),
         };
         if let Some(whole) = whole {
             if self.are_overwritten(&whole.parts).await? {
@@ -83,23 +83,30 @@ impl State {
         }
         let has_some = match scope {
             Scope::All => self.buffer.oldest().is_some(),
-            Scope::File(inode) => self.buffer.has(inode),
+            Scope::File(inode, until) => self.buffer.has_due(inode, until),
         };
         if !has_some {
             return Ok((0, None));
         }
-        let Some(opened) = self.store.open_stripe(GroupKind::Small, self.near) else {
-            return Err(FsError::NoSpace);
+        let temperature = match scope {
+            Scope::All if !self.buffer.has_waiting(Temperature::New) => Temperature::Moved,
+            _ => Temperature::New,
         };
-        let room = self.store.free_slots(opened.stripe).len() as u32;
+        let opened = self.store.fill_on(self.filling.get(&temperature).copied(), self.near);
+        let opened = opened.ok_or(FsError::NoSpace)?;
+        let slots = self.store.free_slots(opened.stripe);
+        let room = slots.len() as u32;
         let lent = match scope {
             Scope::All if self.without.has(Technique::Flush) => self.buffer.fill_oldest(room),
-            Scope::All => self.buffer.fill(room, Owner { folder: 0, inode: 0 }),
-            Scope::File(inode) => self.buffer.fill_of(inode, room),
+            Scope::All => self.buffer.fill(room, temperature, Owner { folder: 0, inode: 0 }),
+            Scope::File(inode, until) => self.buffer.fill_of(inode, room, until),
         };
         let written = self.write_here(lent).await;
         match written {
-            Ok((done, rest)) if !rest.is_empty() => Ok((done, Some(self.plan_small(opened, rest)))),
+            Ok((done, rest)) if !rest.is_empty() => {
+                self.filling.insert(temperature, opened.stripe);
+                Ok((done, Some(self.plan_small(opened, rest, slots))))
+            }
             other => {
                 self.store.close_stripe(opened.stripe);
                 other.map(|(done, _)| (done, None))
@@ -249,12 +256,11 @@ impl State {
     }
 
     /// Parts of files go to the free slots of a stripe: to as few rows as do, and there in their order.
-    fn plan_small(&mut self, opened: Opened, mut lent: Vec<Lent>) -> Planned {
+    fn plan_small(&mut self, opened: Opened, mut lent: Vec<Lent>, mut slots: Vec<u32>) -> Planned {
         if !self.without.has(Technique::Flush) {
             lent.sort_by_key(|part| (part.owner, part.first));
         }
         let blocks: u64 = lent.iter().map(Lent::blocks).sum();
-        let mut slots = self.store.free_slots(opened.stripe);
         let columns = self.volume.geometry().data_columns() as usize;
         slots.truncate((blocks as usize).next_multiple_of(columns));
         slots.sort_unstable();
@@ -326,12 +332,18 @@ impl State {
                 (number, *place, if planned.is_large { 0 } else { crc32c(&bytes) })
             }));
         }
-        for (inode, blocks) in files {
+        let files: Vec<(u64, Vec<Mapped>)> =
+            files.into_iter().map(|(inode, blocks)| (inode, runs(&blocks, planned.is_large))).collect();
+        // All are taken before the tree changes: it needs room for each node that becomes dirty, and there is enough for these now.
+        for new in files.iter().flat_map(|(_, all)| all) {
+            self.take(planned.opened.kind, new)?;
+        }
+        for (inode, all) in files {
             self.live(inode).await?;
-            for new in runs(&blocks, planned.is_large) {
+            for new in all {
                 let range = new.blocks();
                 self.counters.written_blocks += range.end - range.start;
-                self.map(inode, planned.opened.kind, new).await?;
+                self.map(inode, new).await?;
                 let is_first = range.start == 0 && !lives(Mutant::InlineStays);
                 if is_first && self.store.remove(Key::new(inode, KeyKind::Inline, 0)).await? {
                     self.store.let_data_come_first();

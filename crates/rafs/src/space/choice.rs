@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use stripewise_format::rafs::space::GroupKind;
 
 use super::{Layout, Measure, Opened, Space};
-use crate::shape::StripeNo;
+use crate::{
+    mutants::{Mutant, lives},
+    shape::StripeNo,
+};
 
 impl Space {
     /// Chooses a stripe to fill, the best one not before `near` if there are several, and keeps it for the caller until it is
@@ -20,6 +23,16 @@ impl Space {
         }
         self.avoid(&BTreeSet::new());
         self.open_best(kind, near)
+    }
+
+    /// Opens a stripe of this kind once more, if a row of it is free, and if it is neither filled nor emptied. Where rows do not count, none
+    /// is.
+    pub fn reopen(&mut self, kind: GroupKind, stripe: StripeNo) -> Option<Opened> {
+        let is_open = self.open.contains(&stripe) && !lives(Mutant::FilledTwice);
+        let is_of_kind = self.kind_of(self.group_of(stripe)?) == Some(kind);
+        let has_rows = self.rank(stripe).is_some_and(|rank| rank.rows > 0);
+        let may_be = is_of_kind && has_rows && !is_open && !self.avoided.contains(&stripe);
+        may_be.then(|| self.opened(Opened { stripe, kind }))
     }
 
     fn open_best(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
@@ -105,7 +118,8 @@ impl Space {
         Some(Opened { stripe, kind: GroupKind::Small })
     }
 
-    /// The free slots of a stripe, row by row, whole rows first.
+    /// The slots of a stripe that are filled next, row by row: those of free rows, and where there is none, all free ones. Where rows do not
+    /// count first, it is all free ones, those of free rows first.
     #[must_use]
     pub fn free_slots(&self, stripe: StripeNo) -> Vec<u32> {
         let Layout { geometry, order, .. } = self.layout;
@@ -121,6 +135,7 @@ impl Space {
         let free = all.into_iter().filter(|slot| used.is_free(within, *slot));
         let (whole, others): (Vec<u32>, Vec<u32>) =
             free.partition(|slot| rows.contains(&geometry.cell(order, *slot).row));
-        [whole, others].concat()
+        let has_rows = self.measure == Measure::Rows && !whole.is_empty();
+        if has_rows { whole } else { [whole, others].concat() }
     }
 }

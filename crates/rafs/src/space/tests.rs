@@ -33,6 +33,7 @@ enum State {
 #[derive(Debug, Clone)]
 enum Action {
     Open(GroupKind, u64),
+    Reopen(GroupKind, u64),
     /// Takes so many free slots of one of the open stripes.
     Take(prop::sample::Index, u32),
     Close(prop::sample::Index),
@@ -48,6 +49,8 @@ fn action() -> impl Strategy<Value = Action> {
     let kind = prop::sample::select(GroupKind::ALL.to_vec());
     prop_oneof![
         4 => (kind, 0..FIRST + STRIPES + 2).prop_map(|(kind, near)| Action::Open(kind, near)),
+        2 => (prop::sample::select(GroupKind::ALL.to_vec()), 0..FIRST + STRIPES + 2)
+            .prop_map(|(kind, stripe)| Action::Reopen(kind, stripe)),
         6 => (any::<prop::sample::Index>(), 1..STRIPE as u32 + 1).prop_map(|(one, count)| Action::Take(one, count)),
         3 => any::<prop::sample::Index>().prop_map(Action::Close),
         4 => any::<prop::sample::Index>().prop_map(Action::Free),
@@ -145,10 +148,23 @@ impl Model {
         self.open.push(opened);
     }
 
+    fn reopen(&mut self, kind: GroupKind, stripe: u64) {
+        let may_be = self
+            .candidates()
+            .any(|one| one == stripe && self.kind(one) == Some(kind) && self.rank(one).rows > 0);
+        let opened = self.space.reopen(kind, StripeNo(stripe));
+        assert_eq!(opened, may_be.then_some(Opened { stripe: StripeNo(stripe), kind }));
+        self.open.extend(opened);
+    }
+
     fn take(&mut self, Opened { stripe, kind }: Opened, count: u32) {
         let free = self.space.free_slots(stripe);
         let is_free = |slot: &u32| self.of_stripe(stripe.0)[*slot as usize] == State::Free;
-        assert!(free.iter().all(is_free) && free.len() == self.rank(stripe.0).blocks as usize);
+        let expected = match self.rank(stripe.0) {
+            Rank { rows: 0, blocks } => blocks,
+            Rank { rows, .. } => rows * COLUMNS,
+        };
+        assert!(free.iter().all(is_free) && free.len() == expected as usize);
         let count = if kind == GroupKind::Large { free.len() } else { (count as usize).min(free.len()) };
         let mut slots = free[..count].to_vec();
         slots.sort_unstable();
@@ -213,6 +229,7 @@ impl Model {
     fn act(&mut self, action: Action) {
         match action {
             Action::Open(kind, near) => self.open(kind, near),
+            Action::Reopen(kind, stripe) => self.reopen(kind, stripe),
             Action::Take(one, count) if !self.open.is_empty() => {
                 let opened = *one.get(&self.open);
                 self.take(opened, count);
@@ -309,7 +326,9 @@ fn free_rows_come_before_holes() {
     free(&mut space, FIRST + 1, &[2, 3, 4, 5]);
     let opened = space.open(GroupKind::Small, StripeNo(0)).unwrap();
     assert_eq!(opened.stripe, StripeNo(FIRST + 1));
-    assert_eq!(space.free_slots(opened.stripe), [3, 4, 5, 2]);
+    assert_eq!(space.free_slots(opened.stripe), [3, 4, 5]);
+    space.take(GroupKind::Small, BlockNo((FIRST + 1) * STRIPE + 3)..BlockNo((FIRST + 1) * STRIPE + 6)).unwrap();
+    assert_eq!(space.free_slots(opened.stripe), [2], "what is left is a hole");
 }
 
 #[test]

@@ -14,7 +14,8 @@ use stripewise_format::rafs::{
 use super::{Store, StoreError, ground::write_row};
 use crate::{
     mutants::{Mutant, lives},
-    shape::{BlockNo, StripeNo},
+    shape::BlockNo,
+    space::Opened,
 };
 
 /// Rounds after which it gives up. Items of groups keep their length, so that a few rounds do, but where groups come and go.
@@ -123,8 +124,7 @@ impl Store {
         let geometry = self.geometry();
         let wanted = places.len() + count;
         while places.len() < wanted {
-            let near = places.last().map_or(StripeNo(0), |place| geometry.locate(*place).0);
-            let opened = self.space.open(GroupKind::Metadata, near).ok_or(StoreError::NoSpace)?;
+            let opened = self.open_for_nodes().ok_or(StoreError::NoSpace)?;
             let slots = self.space.free_slots(opened.stripe);
             for slot in slots.into_iter().take(wanted - places.len()) {
                 let place = geometry.block(opened.stripe, slot);
@@ -134,6 +134,15 @@ impl Store {
             self.space.close(opened.stripe);
         }
         Ok(())
+    }
+
+    /// The stripe where the tree's nodes go next: that of the last ones, while rows of it are free.
+    fn open_for_nodes(&mut self) -> Option<Opened> {
+        let last = self.filling;
+        let opened = self.space.reopen(GroupKind::Metadata, last);
+        let opened = opened.or_else(|| self.space.open(GroupKind::Metadata, last))?;
+        self.filling = opened.stripe;
+        Some(opened)
     }
 
     /// A place that was taken, and that nothing durable refers to, is free.

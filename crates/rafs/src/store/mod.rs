@@ -44,7 +44,7 @@ use crate::{
     healing::Healing,
     journal::{CommitError, Journal},
     mutants::{Mutant, lives},
-    shape::{BlockNo, Geometry, Order},
+    shape::{BlockNo, Geometry, Order, StripeNo},
     space::{Counts, Space},
     tree::Tree,
     volume::Volume,
@@ -71,6 +71,8 @@ pub struct Store {
     next_inode: u64,
     /// Places of nodes that a checkpoint which failed gave up, and that the durable tree has still. The space holds them.
     given_up: BTreeSet<BlockNo>,
+    /// The stripe where nodes were placed last.
+    filling: StripeNo,
     /// File blocks were written and not flushed.
     is_unflushed: bool,
     /// A record may become durable before blocks that it refers to.
@@ -149,7 +151,13 @@ impl Store {
     /// Blocks that files may still take, without those of stripes that are being filled. Some more are kept for the tree.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
-        self.spare_blocks().saturating_sub(self.space.free_of_open())
+        self.spare_blocks().saturating_sub(self.free_of_open())
+    }
+
+    /// Free blocks of stripes that are being filled.
+    #[must_use]
+    pub fn free_of_open(&self) -> u64 {
+        self.space.free_of_open()
     }
 
     /// Blocks that files may still take.

@@ -138,6 +138,7 @@ impl Store {
             inodes: anchor.1.inodes,
             next_inode: anchor.1.next_inode,
             given_up: Default::default(),
+            filling: StripeNo(0),
             is_unflushed: false,
             may_trail: false,
             comes_first: false,

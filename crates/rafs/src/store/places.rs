@@ -17,7 +17,13 @@ impl Store {
         self.space.open(kind, near)
     }
 
-    /// The free slots of a stripe that is open, whole rows first.
+    /// As [`Store::open_stripe`], for parts of files. What was filled last is filled on while rows of it are free.
+    pub fn fill_on(&mut self, last: Option<StripeNo>, near: StripeNo) -> Option<Opened> {
+        let again = last.and_then(|stripe| self.space.reopen(GroupKind::Small, stripe));
+        again.or_else(|| self.space.open(GroupKind::Small, near))
+    }
+
+    /// The slots of a stripe that is open which are filled next: those of free rows; where none is, or rows do not count, all free ones.
     #[must_use]
     pub fn free_slots(&self, stripe: StripeNo) -> Vec<u32> {
         self.space.free_slots(stripe)

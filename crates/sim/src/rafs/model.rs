@@ -197,7 +197,16 @@ pub(crate) fn judge(versions: &[Vec<u8>], found: &[u8], unit: usize) -> Result<(
         let is_of = |version: &Vec<u8>| {
             let rest = version.get(start..).unwrap_or_default();
             let known = rest.len().min(part.len());
-            known > 0 && part[..known] == rest[..known] && part[known..].iter().all(|byte| *byte == 0)
+            let (ends, has_ended) = (start + part.len(), known < part.len());
+            let is_zero = |longer: &Vec<u8>| {
+                longer.get(start + known..ends).is_some_and(|tail| tail.iter().all(|byte| *byte == 0))
+            };
+            // Behind the end of a version there are zeroes only if a longer one has them there.
+            let may_end = !has_ended || versions.iter().any(is_zero);
+            known > 0
+                && may_end
+                && part[..known] == rest[..known]
+                && part[known..].iter().all(|byte| *byte == 0)
         };
         if !versions.iter().any(is_of) {
             return Err(format!(

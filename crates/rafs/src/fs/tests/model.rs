@@ -255,7 +255,16 @@ fn judge(id: u64, versions: &[Vec<u8>], found: &[u8], is_large: bool) {
         let is_of = |version: &Vec<u8>| {
             let rest = version.get(start..).unwrap_or_default();
             let known = rest.len().min(block.len());
-            known > 0 && block[..known] == rest[..known] && block[known..].iter().all(|byte| *byte == 0)
+            let (ends, has_ended) = (start + block.len(), known < block.len());
+            let is_zero = |longer: &Vec<u8>| {
+                longer.get(start + known..ends).is_some_and(|tail| tail.iter().all(|byte| *byte == 0))
+            };
+            // Behind the end of a version there are zeroes only if a longer one has them there.
+            let may_end = !has_ended || versions.iter().any(is_zero);
+            known > 0
+                && may_end
+                && block[..known] == rest[..known]
+                && block[known..].iter().all(|byte| *byte == 0)
         };
         let shows = &block[..block.len().min(8)];
         assert!(

@@ -192,3 +192,74 @@ fn what_is_left_in_half_empty_stripes_moves_together() {
     }
     world.check();
 }
+
+fn leaked(name: String) -> &'static [u8] {
+    Box::leak(name.into_boxed_str().into_boxed_bytes())
+}
+
+/// Attributes take no space of their own, but the leaves of the tree that have them are written anew.
+#[test]
+fn what_was_accepted_has_room_though_many_nodes_become_dirty() {
+    let world = World::new((4, 16), 100, Order::Rows, 0);
+    let small: Vec<u64> = (0..1500_u32)
+        .map(|number| file(&world, leaked(format!("file {number}")), &[number as u8; 1500]))
+        .collect();
+    world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    let full = file(&world, b"full", &[1; 100]);
+    let chunk = IoBuf::copy_of(&[2; 16_384]).freeze();
+    let written = world.run(move |fs| {
+        Box::pin(async move {
+            let mut at = 0;
+            while fs.write(full, at, chunk.clone()).await.is_ok() {
+                at += 16_384;
+            }
+            at
+        })
+    });
+    for inode in small {
+        let set = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
+        world.run(move |fs| Box::pin(fs.set_attr(inode, set))).unwrap();
+    }
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    let read = world.run(move |fs| Box::pin(fs.read(full, 0, written as u32))).unwrap();
+    assert!(read.iter().all(|byte| *byte == 2));
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.check();
+}
+
+/// The folders above are in memory only.
+#[test]
+fn a_new_folder_in_new_folders_is_renamed() {
+    let world = plain();
+    world.run(|fs| {
+        Box::pin(async move {
+            let mut above = ROOT;
+            for name in [b"a", b"b", b"c"] {
+                above = fs.create(above, name, new_inode(FileType::Folder)).await.unwrap().inode;
+            }
+            let a = fs.lookup(ROOT, b"a").await.unwrap().inode;
+            let b = fs.lookup(a, b"b").await.unwrap().inode;
+            fs.rename((b, b"c"), (b, b"d"), Rename::Replace).await.unwrap();
+            assert_eq!(fs.rename((ROOT, b"a"), (b, b"e"), Rename::Replace).await.map_err(|e| e.errno()), Err(22));
+        })
+    });
+    world.check();
+}
+
+/// Every two seconds a client writes a row, and nothing else waits.
+#[test]
+fn what_is_written_out_now_and_then_fills_stripes_on() {
+    let world = plain();
+    let free = || world.run(|fs| Box::pin(async move { fs.shared.state.lock().await.store.free_stripes().0 }));
+    let before = free();
+    for number in 0..40_u32 {
+        file(&world, leaked(format!("file {number}")), &[1; 4 * BLOCK_BYTES]);
+        world.env.pass(Duration::from_secs(7));
+    }
+    let data = world.run(|fs| Box::pin(fs.stripes())).written.data;
+    assert!(data.stripes >= 30 && data.partial_rows == 0, "{data:?}");
+    // 160 blocks fit three stripes of 64, and the tree has some.
+    assert!(before - free() <= 8, "{before} stripes were free, and {} are", free());
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.check();
+}
