@@ -11,6 +11,7 @@ use std::sync::{
 use stripewise_device::{IoBuf, IoError, SharedBuf};
 
 use crate::{
+    mutants::{Mutant, lives},
     shape::{BlockNo, Cell, Order, StripeNo},
     volume::Volume,
 };
@@ -48,10 +49,12 @@ impl Healing {
         let (stripe, slot) = geometry.locate(place);
         let cell = geometry.cell(self.order, slot);
         let mut found = None;
-        for way in 0..self.volume.other_ways() {
+        let ways = if lives(Mutant::RedundancyNotAsked) { 0 } else { self.volume.other_ways() };
+        for way in 0..ways {
             let read = self.volume.read_otherwise(way, cell.column, stripe, cell.row..cell.row + 1).await;
             let block = read.ok().flatten().and_then(|mut blocks| blocks.pop());
-            let Some(block) = block.filter(|block| is_right(block)).map(IoBuf::freeze) else { continue };
+            let is_taken = |block: &IoBuf| is_right(block) || lives(Mutant::AnyCopyTaken);
+            let Some(block) = block.filter(is_taken).map(IoBuf::freeze) else { continue };
             // If that fails, the next read finds it again. The volume tells of members that fail.
             let _ = self.write_back(way, stripe, cell, &block).await;
             found.get_or_insert(block);

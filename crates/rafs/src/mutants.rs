@@ -109,6 +109,10 @@ mutants! {
     OverwriteNotJournaled,
     /// A stripe that is being filled is filled by another write-out, too.
     FilledTwice,
+    /// A block that is not what was written is not looked for in redundancy.
+    RedundancyNotAsked,
+    /// Of what redundancy has of a block, the first content is taken, whatever it is.
+    AnyCopyTaken,
     /// An unmount does not wake the background that is to end.
     EndNotHeard,
 }

@@ -249,7 +249,13 @@ fn files_of_a_folder_are_chosen_together() {
 fn what_is_chosen_first_leads_to_its_folder() {
     let mut buffer = Buffer::new(SETTINGS, 64);
     for (folder, inode, blocks) in [(0, 2, 1), (1, 9, 2), (1, 11, 1)] {
-        buffer.write(Owner { folder, inode }, Temperature::New, 0, &data(inode, blocks), Timestamp::default());
+        buffer.write(
+            Owner { folder, inode },
+            Temperature::New,
+            0,
+            &data(inode, blocks),
+            Timestamp::default(),
+        );
     }
     let lent = buffer.fill(3, Temperature::New, Owner { folder: 0, inode: 0 });
     assert_eq!(lent.iter().map(|one| one.owner.inode).collect::<Vec<_>>(), [9, 11]);

@@ -159,42 +159,47 @@ impl Items {
         let end = cluster.iter().map(|claim| claim.end).max().unwrap_or(0);
         for block in cluster[0].start..end {
             let all = cluster.iter().filter(|claim| (claim.start..claim.end).contains(&block));
-            let mut claimants: Vec<(Claim, Standing)> = Vec::new();
-            let bytes = reader.block(block).await.ok();
-            for claim in all {
-                claimants.push((*claim, self.standing(claim, block, bytes.as_deref())));
-            }
-            claimants.sort_by_key(|(_, standing)| *standing);
-            let best = claimants.first().map(|(_, standing)| *standing);
-            for (at, (claim, standing)) in
-                claimants.iter().enumerate().filter(|(_, (claim, _))| claim.inode > 0)
-            {
-                let fate = match (*standing, best) {
-                    (Standing::Wrong, _) | (_, Some(Standing::Node)) => Fate::Hole,
-                    _ if at == 0 => Fate::Keep,
-                    (standing, best) if Some(standing) == best => Fate::Copy,
-                    _ if best == Some(Standing::Proven) => Fate::Hole,
-                    _ => Fate::Copy,
-                };
+            let claimants: Vec<Claim> = all.copied().collect();
+            for (claim, fate) in self.fates(reader, block, &claimants).await {
                 fates.entry((claim.inode, claim.at)).or_default().push((block, fate));
             }
         }
     }
 
-    /// How good a claim is.
-    fn standing(&self, claim: &Claim, block: u64, bytes: Option<&[u8]>) -> Standing {
-        if claim.inode == 0 {
-            return Standing::Node;
+    /// What becomes of a block with the extents that claim it.
+    async fn fates(&self, reader: &Reader, block: u64, claimants: &[Claim]) -> Vec<(Claim, Fate)> {
+        let piece =
+            |claim: &Claim| self.inodes.get(&claim.inode).and_then(|found| found.pieces.get(claim.at));
+        if let [only] = claimants
+            && piece(only).is_none_or(|piece| piece.origin == Origin::Tree)
+        {
+            // Nobody else has it. If it is damaged, reads say so, and perhaps redundancy has it.
+            return if only.inode > 0 { vec![(*only, Fate::Keep)] } else { Vec::new() };
         }
-        let piece = self.inodes.get(&claim.inode).and_then(|found| found.pieces.get(claim.at));
-        let Some(piece) = piece else { return Standing::Wrong };
-        let at = (block - piece.is.extent.place) as usize;
-        match (&piece.is.extent.crcs, bytes, piece.origin) {
-            (Some(crcs), Some(bytes), _) if crcs.get(at) == Some(&crc32c(bytes)) => Standing::Proven,
-            (Some(_), ..) => Standing::Wrong,
-            (None, _, Origin::Tree) => Standing::Told,
-            (None, _, Origin::Older) => Standing::ToldOnce,
-        }
+        let wanted: Vec<u32> =
+            claimants.iter().filter_map(piece).filter_map(|piece| crc_of(piece, block)).collect();
+        let bytes = reader.right_block(block, &wanted).await.ok();
+        let standing = |claim: &Claim| match piece(claim) {
+            _ if claim.inode == 0 => Standing::Node,
+            Some(piece) => standing(piece, block, bytes.as_deref()),
+            None => Standing::Wrong,
+        };
+        let mut claimants: Vec<(Claim, Standing)> =
+            claimants.iter().map(|claim| (*claim, standing(claim))).collect();
+        claimants.sort_by_key(|(_, standing)| *standing);
+        let best = claimants.first().map(|(_, standing)| *standing);
+        let fate = |(at, (claim, standing)): (usize, (Claim, Standing))| {
+            let fate = match (standing, best) {
+                (Standing::Wrong, _) | (_, Some(Standing::Node)) => Fate::Hole,
+                _ if at == 0 => Fate::Keep,
+                (standing, best) if Some(standing) == best => Fate::Copy,
+                _ if best == Some(Standing::Proven) => Fate::Hole,
+                _ => Fate::Copy,
+            };
+            (claim, fate)
+        };
+        let of_files = claimants.into_iter().enumerate().filter(|(_, (claim, _))| claim.inode > 0);
+        of_files.map(fate).collect()
     }
 
     /// Leaves of a piece what it keeps. Returns what it gets a copy of.
@@ -224,10 +229,9 @@ impl Items {
                 Fate::Hole => holes += blocks.end - blocks.start,
                 Fate::Copy => {
                     for (first, place) in blocks.zip(places) {
-                        match reader.block(place).await {
-                            Ok(bytes) => {
-                                copies.push(FileBlocks { inode, first, blocks: vec![bytes.freeze()] })
-                            }
+                        let wanted: Vec<u32> = crc_of(&piece, place).into_iter().collect();
+                        match reader.right_block(place, &wanted).await {
+                            Ok(bytes) => copies.push(FileBlocks { inode, first, blocks: vec![bytes] }),
                             Err(_) => holes += 1,
                         }
                     }
@@ -289,8 +293,27 @@ enum Standing {
     Told,
     /// It has none, and was found in an older leaf.
     ToldOnce,
+    /// It has one, and the block cannot be read.
+    Unread,
     /// Its CRC does not match.
     Wrong,
+}
+
+/// How good the claim of a file's piece to a block with these bytes is; none if they cannot be read.
+fn standing(piece: &Piece, block: u64, bytes: Option<&[u8]>) -> Standing {
+    match (crc_of(piece, block), bytes, piece.origin) {
+        (Some(crc), Some(bytes), _) if crc == crc32c(bytes) => Standing::Proven,
+        (Some(_), Some(_), _) => Standing::Wrong,
+        (Some(_), None, _) => Standing::Unread,
+        (None, _, Origin::Tree) => Standing::Told,
+        (None, _, Origin::Older) => Standing::ToldOnce,
+    }
+}
+
+/// The CRC that a piece has of a block of the volume, if it has CRCs.
+fn crc_of(piece: &Piece, block: u64) -> Option<u32> {
+    let at = block.checked_sub(piece.is.extent.place)?;
+    piece.is.extent.crcs.as_ref()?.get(at as usize).copied()
 }
 
 /// Runs of claims that overlap one another.

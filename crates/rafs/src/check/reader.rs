@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use smallvec::smallvec;
-use stripewise_device::IoBuf;
+use stripewise_device::{IoBuf, SharedBuf};
+use stripewise_format::crc::crc32c;
 use stripewise_format::rafs::{
     block::{BlockKind, open_at},
     key::Key,
@@ -118,6 +119,21 @@ impl Reader {
         let offset_bytes = geometry.offset_bytes(self.order, BlockNo(place));
         let read = self.volume.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_BYTES)]).await;
         read.into_one().map_err(|error| error.to_string())
+    }
+
+    /// A block of a stripe group with one of these CRCs, if the volume or redundancy has that; else what lies there. Without CRCs, what lies
+    /// there is right.
+    pub(crate) async fn right_block(&self, place: u64, crcs: &[u32]) -> Result<SharedBuf, String> {
+        let is_right = |bytes: &[u8]| crcs.is_empty() || crcs.contains(&crc32c(bytes));
+        let read = self.block(place).await.map(IoBuf::freeze);
+        if read.as_ref().is_ok_and(|bytes| is_right(bytes)) || place >= self.geometry().blocks() {
+            return read;
+        }
+        let healing = Healing::new(self.volume.clone(), self.order, false);
+        match healing.find(BlockNo(place), is_right).await {
+            Some(found) => Ok(found),
+            None => read,
+        }
     }
 
     /// The node that lies in a block, and its generation.

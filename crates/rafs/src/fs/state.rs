@@ -147,12 +147,12 @@ impl State {
         if is_there || lives(Mutant::SpaceNotReserved) { Ok(()) } else { Err(FsError::NoSpace) }
     }
 
-    /// Whether a checkpoint is due since it may soon need what is kept for changes that take no space: they make nodes of the tree dirty,
-    /// too, and each takes room until it is written.
+    /// Whether a checkpoint is due since it may soon need what is kept for changes that take no space: they make inodes and nodes of the
+    /// tree dirty, too, and each node takes room until it is written.
     pub(super) fn needs_checkpoint(&self) -> bool {
-        let kept = self.reserved_blocks();
-        let wanted = self.buffer.blocks().saturating_mul(BLOCKS_EACH).saturating_add(kept / 2);
-        let has_many = self.store.tree().dirty_nodes() as u64 > kept / 16;
+        let (kept, inodes) = (self.reserved_blocks(), self.dirty.len() as u64);
+        let wanted = self.buffer.blocks().saturating_mul(BLOCKS_EACH).saturating_add(kept / 2 + 2 * inodes);
+        let has_many = self.store.tree().dirty_nodes() as u64 + inodes > kept / 8;
         has_many && self.store.free_blocks() < wanted
     }
 

@@ -327,7 +327,9 @@ fn free_rows_come_before_holes() {
     let opened = space.open(GroupKind::Small, StripeNo(0)).unwrap();
     assert_eq!(opened.stripe, StripeNo(FIRST + 1));
     assert_eq!(space.free_slots(opened.stripe), [3, 4, 5]);
-    space.take(GroupKind::Small, BlockNo((FIRST + 1) * STRIPE + 3)..BlockNo((FIRST + 1) * STRIPE + 6)).unwrap();
+    space
+        .take(GroupKind::Small, BlockNo((FIRST + 1) * STRIPE + 3)..BlockNo((FIRST + 1) * STRIPE + 6))
+        .unwrap();
     assert_eq!(space.free_slots(opened.stripe), [2], "what is left is a hole");
 }
 

@@ -23,6 +23,8 @@ const STRIPES: Range<u64> = 24..220;
 /// Small volumes have up to so many stripes more than the smallest.
 const FEW: u64 = 30;
 const BLOCK: u64 = 4096;
+/// Blocks of a member that lies which are not what was written, at most.
+const LIES_MAX: u64 = 60;
 /// Where data begin on a member.
 const DATA_OFFSET_BYTES: u64 = 1 << 20;
 
@@ -142,17 +144,40 @@ impl Volumes {
     /// What is there after a power failure, perhaps without one of the members.
     pub(crate) fn open(&self, world: &World, lost: Option<usize>) -> Result<Arc<dyn Volume>, Found> {
         let wrong = |what: String| (Checker::Mount, what);
-        let mut devices = self.devices();
         if self.ground == Ground::File {
-            return on_file(devices).map_err(wrong);
+            return on_file(self.devices()).map_err(wrong);
         }
+        let array = self.assemble(world, lost)?;
+        Ok(Arc::new(ArrayVolume::new(array).map_err(|error| wrong(error.to_string()))?))
+    }
+
+    fn assemble(&self, world: &World, lost: Option<usize>) -> Result<Array, Found> {
+        let mut devices = self.devices();
         lost.map(|number| devices.remove(number));
         let env = world.env();
         let mut options = AssembleOptions::default();
         (options.force, options.run) = (lost.is_some(), lost.is_some());
         let array = finish(world, "assembling", async move { assemble(env, devices, &options).await })?;
-        let array = array.map_err(|error| wrong(format!("assembling: {error}")))?;
-        Ok(Arc::new(ArrayVolume::new(array).map_err(|error| wrong(error.to_string()))?))
+        array.map_err(|error| (Checker::Mount, format!("assembling: {error}")))
+    }
+
+    /// A member lies from now on: of some blocks it has others than those that were written. Before, members are made to agree, so that
+    /// redundancy has these. Returns which member it is.
+    pub(super) fn make_lie(&self, world: &World) -> Result<usize, Found> {
+        let array = self.assemble(world, None)?;
+        let stopped = finish(world, "stopping", async move {
+            array.wait_for_jobs().await;
+            array.stop().await.map_err(|error| error.to_string())
+        })?;
+        stopped.map_err(|what| (Checker::Mount, format!("stopping: {what}")))?;
+        let number = world.random(self.members.len() as u64) as usize;
+        let member = &self.members[number];
+        let blocks = (member.bytes().len() as u64 - DATA_OFFSET_BYTES) / BLOCK;
+        for _ in 0..1 + world.random(LIES_MAX) {
+            let at = DATA_OFFSET_BYTES + world.random(blocks) * BLOCK;
+            member.poke(at, &[world.random(256) as u8; BLOCK as usize]);
+        }
+        Ok(number)
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use stripewise_rafs::fs::{Fs, FsError, JournalMode, ROOT};
 
-use super::model::{Files, Folder};
+use super::model::{BLOCK, Content, Files, Folder};
 
 /// Looks at a client's folder after a mount, with what the last one may have left: if a member was lost in the crash, files that are
 /// overwritten where they lie may be anything; if blocks may have trailed, what was not synced may be unreadable, and is removed.
@@ -23,7 +23,7 @@ pub(super) async fn look(
     let found = contents(fs, attr.inode, may_trail).await.map_err(|error| format!("{name}: {error}"))?;
     folder.lock().look(Some(&found), journal, is_member_lost)?;
     let unreadable: Vec<&String> =
-        found.iter().filter(|(_, bytes)| bytes.is_none()).map(|(name, _)| name).collect();
+        found.iter().filter(|(_, content)| !content.damaged.is_empty()).map(|(name, _)| name).collect();
     if unreadable.is_empty() {
         return Ok(());
     }
@@ -39,17 +39,36 @@ pub(super) async fn look(
     Ok(())
 }
 
-/// What is in a folder. Files that cannot be read have no content, if that may be.
+/// What is in a folder. Blocks of files that cannot be read are noted, if that may be.
 async fn contents(fs: &Fs, folder: u64, may_trail: bool) -> Result<Files, FsError> {
     let mut all = Files::new();
     for entry in fs.read_folder(folder, 0, 1000).await? {
-        let bytes = match fs.read(entry.inode, 0, 1 << 20).await {
-            Ok(bytes) => Some(bytes.to_vec()),
-            Err(FsError::Damaged { .. }) if may_trail => None,
+        let content = match fs.read(entry.inode, 0, 1 << 20).await {
+            Ok(bytes) => Content { bytes: bytes.to_vec(), ..Content::default() },
+            Err(FsError::Damaged { .. }) if may_trail => by_blocks(fs, entry.inode).await?,
             Err(error) => return Err(error),
         };
-        all.insert(String::from_utf8_lossy(&entry.name).into_owned(), bytes);
+        all.insert(String::from_utf8_lossy(&entry.name).into_owned(), content);
     }
     fs.forget(folder, 1).await;
     Ok(all)
+}
+
+/// Reads a file of which some blocks cannot be read.
+async fn by_blocks(fs: &Fs, inode: u64) -> Result<Content, FsError> {
+    let mut content = Content::default();
+    for block in 0.. {
+        match fs.read(inode, (block * BLOCK) as u64, BLOCK).await {
+            Ok(bytes) if bytes.is_empty() => break,
+            Ok(bytes) => content.bytes.extend_from_slice(&bytes),
+            Err(FsError::Damaged { .. }) => {
+                content.damaged.insert(block);
+                content.bytes.resize((block + 1) * BLOCK, 0);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let len = fs.attr(inode).await?.is.size_bytes as usize;
+    content.bytes.truncate(len);
+    Ok(content)
 }

@@ -134,8 +134,7 @@ pub fn tell(plan: &Plan) -> Told {
             story.may_lose = number + 2 == plan.lives;
             told.crash_points.extend(story.live(plan, number)?);
         }
-        // A member is missing: blocks that were written beside others may have taken these along.
-        if story.has_hurt { Ok(()) } else { story.look_at_all().map(drop) }
+        story.end()
     };
     let result = caught(&mut story);
     #[cfg(feature = "mutants")]
@@ -185,6 +184,8 @@ struct Story {
     may_lose: bool,
     /// How the last mount journals, or did.
     journal: JournalMode,
+    /// Free blocks as the last unmount left them, if it did.
+    free_blocks: Option<u64>,
     log: Log,
 }
 
@@ -204,6 +205,7 @@ impl Story {
             was_killed: false,
             may_lose: false,
             journal: JournalMode::default(),
+            free_blocks: None,
             log,
         })
     }
@@ -258,6 +260,21 @@ impl Story {
         Ok(Some(point))
     }
 
+    /// The last look. Now and then a member lies by then, and redundancy has what was written.
+    fn end(&mut self) -> Result<(), Found> {
+        if self.has_hurt {
+            // A member is missing: blocks that were written beside others may have taken these along.
+            return Ok(());
+        }
+        if self.lost.is_none() && self.volumes.members() > 0 && self.world.random(2) == 0 {
+            let member = self.volumes.make_lie(&self.world)?;
+            // What is overwritten where it lies has no CRC, so nothing tells that it is another.
+            self.is_just_lost = true;
+            self.log.note(|| format!("member {member} lies"));
+        }
+        self.look_at_all().map(drop)
+    }
+
     /// Clients end what they do, and the file system is unmounted: then everything is durable.
     fn unmount(&mut self, volume: &Watched, fs: &Fs, clients: &[Working]) -> Result<(), Found> {
         self.log.note(|| "clients leave, and the file system is unmounted".to_owned());
@@ -265,9 +282,13 @@ impl Story {
         if !self.world.run_steps_until(STEPS_MAX, have_left) && !have_left() {
             return Err((Checker::End, "what a client does has no end".to_owned()));
         }
-        let fs = fs.clone();
-        match self.finish(async move { fs.unmount().await })? {
-            Ok(()) => self.folders.iter().for_each(|folder| folder.lock().synced(None)),
+        let ended = fs.clone();
+        match self.finish(async move { ended.unmount().await })? {
+            Ok(()) => {
+                self.folders.iter().for_each(|folder| folder.lock().synced(None));
+                let fs = fs.clone();
+                self.free_blocks = Some(self.finish(async move { fs.usage().await.free_blocks })?);
+            }
             Err(error) if volume.has_failed() => self.log.note(|| format!("unmount: {error}")),
             Err(error) => return Err((Checker::Client, format!("unmount: {error}"))),
         }
@@ -307,12 +328,27 @@ impl Story {
         self.log.note(|| format!("a mount with {options:?}"));
         let before = std::mem::replace(&mut self.journal, options.journal);
         let fs = mount(&self.world, volume.clone(), options)?;
+        self.look_at_space(&fs)?;
         for folder in &self.folders {
             let (fs, folder) = (fs.clone(), folder.clone());
             let looked = self.finish(async move { look::look(&fs, &folder, before, is_just_lost).await })?;
             looked.map_err(|what| (Checker::Content, what))?;
         }
         Ok((volume, fs))
+    }
+
+    /// An unmount leaves as much free as the next mount finds: else some was kept that nothing needs, or was not counted.
+    fn look_at_space(&mut self, fs: &Fs) -> Result<(), Found> {
+        let Some(before) = self.free_blocks.take() else { return Ok(()) };
+        let fs = fs.clone();
+        let free_blocks = self.finish(async move { fs.usage().await.free_blocks })?;
+        if free_blocks == before {
+            return Ok(());
+        }
+        Err((
+            Checker::Mount,
+            format!("{before} blocks were free after an unmount, and {free_blocks} are after the next mount"),
+        ))
     }
 
     /// How it is mounted: mostly as it is by itself.

@@ -7,14 +7,23 @@ use stripewise_rafs::fs::JournalMode;
 use super::ground::STRIPE_BYTES;
 
 /// Bytes that power failures do not split, in files that lie out of place and in others.
-const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 pub(super) const SECTOR: usize = 512;
 
 /// Names in a client's folder, and which file each leads to.
 pub(super) type Names = BTreeMap<String, u64>;
 
-/// Files that were found by name, and what is in each; none where it cannot be read.
-pub(super) type Files = BTreeMap<String, Option<Vec<u8>>>;
+/// Files that were found by name.
+pub(super) type Files = BTreeMap<String, Content>;
+
+/// What is in a file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Content {
+    /// Its bytes.
+    pub(super) bytes: Vec<u8>,
+    /// Of these, the blocks that cannot be read.
+    pub(super) damaged: BTreeSet<usize>,
+}
 
 /// A moment in the life of a folder: how many versions of its names and files there were.
 pub(super) struct Marks {
@@ -136,8 +145,9 @@ impl Folder {
         let Some(names) = last else { return Err(self.why(found)) };
         let mut files = BTreeMap::new();
         for (name, file) in names.iter().flatten() {
-            let bytes = found.and_then(|found| found.get(name)).cloned().flatten();
-            files.insert(*file, bytes.into_iter().collect());
+            let content =
+                found.and_then(|found| found.get(name)).filter(|content| content.damaged.is_empty());
+            files.insert(*file, content.map(|content| content.bytes.clone()).into_iter().collect());
         }
         (self.names, self.files) = (vec![names], files);
         Ok(())
@@ -151,12 +161,9 @@ impl Folder {
             }
             let unit = if self.large.contains(file) && !self.was_journaled { SECTOR } else { BLOCK };
             let versions = self.files.get(file).map_or(&[][..], Vec::as_slice);
-            let judged = match &found[name] {
-                Some(bytes) => judge(versions, bytes, unit),
-                None if versions.len() > 1 => Ok(()),
-                None => Err("it was durable, and cannot be read".to_owned()),
-            };
-            judged.map_err(|what| format!("{}/{name}: {what}", self.name))?;
+            let Content { bytes, damaged } = &found[name];
+            judge_but(versions, bytes, unit, damaged)
+                .map_err(|what| format!("{}/{name}: {what}", self.name))?;
         }
         Ok(())
     }
@@ -183,10 +190,31 @@ pub(crate) fn unit(len_bytes: usize) -> usize {
 
 /// A file's length lies between those that it had, and each part of it is what it was at some time.
 pub(crate) fn judge(versions: &[Vec<u8>], found: &[u8], unit: usize) -> Result<(), String> {
+    judge_but(versions, found, unit, &BTreeSet::new())
+}
+
+/// As [`judge`], of a file of which blocks cannot be read: each has changed since it was durable.
+fn judge_but(
+    versions: &[Vec<u8>],
+    found: &[u8],
+    unit: usize,
+    damaged: &BTreeSet<usize>,
+) -> Result<(), String> {
     let lengths = versions.iter().map(Vec::len);
     let (least, most) = (lengths.clone().min().unwrap_or(0), lengths.max().unwrap_or(0));
     if !(least..=most).contains(&found.len()) {
         return Err(format!("{} bytes, not {least} to {most}", found.len()));
+    }
+    let in_block = |version: &Vec<u8>, block: usize| {
+        let within = |at: usize| at.min(version.len());
+        version[within(block * BLOCK)..within((block + 1) * BLOCK)].to_vec()
+    };
+    for block in damaged {
+        let mut all = versions.iter().map(|version| in_block(version, *block));
+        let first = all.next();
+        if all.all(|other| Some(other) == first) {
+            return Err(format!("block {block} was durable, and cannot be read"));
+        }
     }
     if let [only] = versions
         && only != found
@@ -194,6 +222,9 @@ pub(crate) fn judge(versions: &[Vec<u8>], found: &[u8], unit: usize) -> Result<(
         return Err("it was durable, and is another".to_owned());
     }
     for (start, part) in (0..).step_by(unit).zip(found.chunks(unit)) {
+        if damaged.contains(&(start / BLOCK)) {
+            continue;
+        }
         let is_of = |version: &Vec<u8>| {
             let rest = version.get(start..).unwrap_or_default();
             let known = rest.len().min(part.len());

@@ -221,7 +221,7 @@ fn what_was_accepted_has_room_though_many_nodes_become_dirty() {
         world.run(move |fs| Box::pin(fs.set_attr(inode, set))).unwrap();
     }
     world.run(|fs| Box::pin(fs.sync())).unwrap();
-    let read = world.run(move |fs| Box::pin(fs.read(full, 0, written as u32))).unwrap();
+    let read = world.run(move |fs| Box::pin(fs.read(full, 0, written as usize))).unwrap();
     assert!(read.iter().all(|byte| *byte == 2));
     world.run(|fs| Box::pin(fs.unmount())).unwrap();
     world.check();
@@ -240,7 +240,10 @@ fn a_new_folder_in_new_folders_is_renamed() {
             let a = fs.lookup(ROOT, b"a").await.unwrap().inode;
             let b = fs.lookup(a, b"b").await.unwrap().inode;
             fs.rename((b, b"c"), (b, b"d"), Rename::Replace).await.unwrap();
-            assert_eq!(fs.rename((ROOT, b"a"), (b, b"e"), Rename::Replace).await.map_err(|e| e.errno()), Err(22));
+            assert_eq!(
+                fs.rename((ROOT, b"a"), (b, b"e"), Rename::Replace).await.map_err(|e| e.errno()),
+                Err(22)
+            );
         })
     });
     world.check();
@@ -250,7 +253,8 @@ fn a_new_folder_in_new_folders_is_renamed() {
 #[test]
 fn what_is_written_out_now_and_then_fills_stripes_on() {
     let world = plain();
-    let free = || world.run(|fs| Box::pin(async move { fs.shared.state.lock().await.store.free_stripes().0 }));
+    let free =
+        || world.run(|fs| Box::pin(async move { fs.shared.state.lock().await.store.free_stripes().0 }));
     let before = free();
     for number in 0..40_u32 {
         file(&world, leaked(format!("file {number}")), &[1; 4 * BLOCK_BYTES]);

@@ -205,3 +205,28 @@ fn a_crc_tells_whose_a_block_is() {
         }
     }
 }
+
+/// Of an extent one block has two owners, and another one is damaged: that is no hole, but told by reads, as without the first.
+#[test]
+fn a_damaged_block_beside_one_with_two_owners_stays() {
+    let image = image(|image| image.tree.len() > 20 && !has_records(image));
+    let stored = Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order);
+    let leaves = stored.leaves();
+    let extents = leaves.iter().flat_map(|leaf| leaf.items()).filter(|item| item.key.kind == KeyKind::Extent);
+    let decoded = extents.map(|item| (item.key, Extent::decode(&item.value).unwrap()));
+    let checked: Vec<_> = decoded.filter(|(_, extent)| extent.crcs.is_some()).collect();
+    let (owner, of_owner) = checked.iter().find(|(_, extent)| extent.blocks > 1).cloned().unwrap();
+    let (thief, of_thief) = checked.iter().rfind(|(key, _)| key.object != owner.object).cloned().unwrap();
+    let volume = Arc::new(image.volume.copy());
+    let leaf = leaves.iter().find(|leaf| leaf.items().iter().any(|item| item.key == thief)).unwrap();
+    let mut items = leaf.items();
+    let crcs = of_thief.crcs.map(|crcs| crcs[..1].to_vec());
+    let stolen = Extent { place: of_owner.place, blocks: 1, crcs };
+    items.iter_mut().filter(|item| item.key == thief).for_each(|item| item.value = stolen.encode().into());
+    leaf.rewrite(&volume, &items);
+    volume.poke(stored.offset(of_owner.place + 1), &[0xA5; 100]);
+    mended(&volume).unwrap();
+    let found = image::read(&volume, 1);
+    let (path, _) = image.tree.iter().find(|(_, file)| file.inode == owner.object).unwrap();
+    assert_eq!(found[path].content.as_ref().unwrap().0, b"unreadable", "{path:?}");
+}
