@@ -41,6 +41,7 @@ activity! {
     moved_pieces: "pieces that moved to stripes of their own",
     cleaning_passes: "passes of cleaning",
     cleaned_blocks: "blocks moved by them",
+    cleaned_nodes: "nodes of the tree moved by them",
     discarded_stripes: "stripes discarded",
     healed_blocks: "blocks healed",
 }

@@ -3,8 +3,9 @@
 //! The paper does not clean: where no stripe is free, holes are filled, with a read for each write. Writers do the same here, and never
 //! wait for a pass. Beside them, a pass chooses victims, the emptiest stripes first, and none that was written lately: what is young is
 //! likely to change soon. One walk over the tree finds the files that have blocks there, and reads these into the buffer, from where
-//! the next write-out takes them. No pass begins that would gain no stripe, and passes move up to a quarter of what files have
-//! written since the mount: so they end.
+//! the next write-out takes them. Stripes of the tree are emptied by the same walk: the nodes that lie there get other places at the
+//! next checkpoint. No pass begins that would gain no stripe, and passes move up to a quarter of what files have
+//! written since the mount, and of nodes as much of what checkpoints have written: so they end.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -59,6 +60,8 @@ pub(super) struct Cleaning {
     /// Where the pass goes on.
     walk: Option<Scan>,
     victims: BTreeSet<StripeNo>,
+    /// Nodes get other places at the next checkpoint.
+    moves_nodes: bool,
     /// Victims of earlier passes that were not written since. What is left in them cannot move, such as the rest of a large file.
     tried: BTreeSet<StripeNo>,
     /// When stripes were written, in order.
@@ -100,7 +103,8 @@ impl State {
             return Pass::No;
         }
         let is_young = self.cleaning.is_young(now, self.cleaned_after);
-        let victims = self.victims(|stripe| !is_young(stripe));
+        let mut victims = self.victims(|stripe| !is_young(stripe));
+        victims.append(&mut self.victims_of_tree());
         if victims.is_empty() {
             return if self.victims(|_| true).is_empty() { Pass::No } else { Pass::Later };
         }
@@ -120,12 +124,31 @@ impl State {
         if may_move == 0 {
             return BTreeSet::new();
         }
+        self.chosen(GroupKind::Small, may_move, |stripe| {
+            may_be(stripe) && !self.cleaning.tried.contains(&stripe)
+        })
+    }
+
+    /// What a pass would empty of the tree; nothing if it would gain no stripe.
+    fn victims_of_tree(&self) -> BTreeSet<StripeNo> {
+        let written = self.store.stripe_counts().metadata;
+        let columns = u64::from(self.volume.geometry().data_columns());
+        let blocks = written.full_rows * columns + written.single_blocks;
+        let cleaned = self.counters.cleaned_nodes;
+        let may_move = (blocks.saturating_sub(cleaned) * MOVED_PERCENT / 100).saturating_sub(cleaned);
+        // The way to each node moves along, so that two for one are not too many.
+        let filled = self.store.filled_by_nodes();
+        self.chosen(GroupKind::Metadata, may_move / 2, |stripe| stripe != filled)
+    }
+
+    /// The emptiest stripes of a kind that may be emptied, with up to `most` blocks; none if that would gain no stripe.
+    fn chosen(&self, kind: GroupKind, most: u64, may_be: impl Fn(StripeNo) -> bool) -> BTreeSet<StripeNo> {
         let (mut victims, mut blocks) = (BTreeSet::new(), 0);
-        for (stripe, taken) in self.store.half_empty(GroupKind::Small) {
-            if blocks + taken > may_move {
+        for (stripe, taken) in self.store.half_empty(kind) {
+            if blocks + taken > most {
                 break;
             }
-            if may_be(stripe) && !self.cleaning.tried.contains(&stripe) {
+            if may_be(stripe) {
                 blocks += taken;
                 victims.insert(stripe);
             }
@@ -144,6 +167,11 @@ impl State {
     pub(super) async fn clean_some(&mut self, now: Now) -> Result<bool, FsError> {
         let Some(mut walk) = self.cleaning.walk.take() else { return Ok(false) };
         let Some(items) = walk.batch(self.store.tree()).await? else { return Ok(false) };
+        if let Some(first) = items.first() {
+            let moved = self.store.leave_stripes(first.key, &self.cleaning.victims).await?;
+            self.counters.cleaned_nodes += moved;
+            self.cleaning.moves_nodes |= moved > 0;
+        }
         for item in items.into_iter().filter(|item| item.key.kind == KeyKind::Extent) {
             let extent = mapped(item.key.object, item.key, &item.value)?;
             for part in self.in_victims(&extent) {
@@ -193,6 +221,11 @@ impl State {
         self.buffer.write(Owner { folder, inode }, Temperature::Moved, blocks.start, &data.freeze(), now.at);
         self.counters.cleaned_blocks += blocks.end - blocks.start;
         Ok(())
+    }
+
+    /// Whether the pass has left nodes without places.
+    pub(super) fn has_moved_nodes(&mut self) -> bool {
+        std::mem::take(&mut self.cleaning.moves_nodes)
     }
 
     /// What the pass has found is written out, or it was given up: its victims may be filled again. After an error that will come again

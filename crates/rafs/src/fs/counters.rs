@@ -21,6 +21,8 @@ pub struct Counters {
     pub moved_pieces: u64,
     /// Blocks of files that were moved out of half-empty stripes.
     pub cleaned_blocks: u64,
+    /// Nodes of the tree that were moved out of half-empty stripes, or that are on the way to such a node.
+    pub cleaned_nodes: u64,
     /// Passes of cleaning that were begun.
     pub cleaning_passes: u64,
     /// Blocks of files that were overwritten where they lie.

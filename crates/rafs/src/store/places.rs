@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use stripewise_format::rafs::{journal::Change, space::GroupKind};
+use stripewise_format::rafs::{journal::Change, key::Key, space::GroupKind};
 
 use super::{Store, StoreError, run};
 use crate::{
@@ -10,6 +10,9 @@ use crate::{
     shape::{BlockNo, StripeNo},
     space::{FILLS, Measure, Opened},
 };
+
+/// More blocks than a checkpoint needs for the nodes on the way to a key.
+const WAY_MAX: u64 = 64;
 
 impl Store {
     /// Chooses a stripe for file blocks, and keeps it until it is [closed](Self::close). None if there is no room.
@@ -34,6 +37,27 @@ impl Store {
     #[must_use]
     pub fn half_empty(&self, kind: GroupKind) -> Vec<(StripeNo, u64)> {
         self.space.half_empty(kind)
+    }
+
+    /// The nodes on the way to a key get other places at the next checkpoint, if one of them lies in these stripes. Returns how many nodes
+    /// these are.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`] if the checkpoint would have too little room; [`StoreError`].
+    pub async fn leave_stripes(&mut self, key: Key, stripes: &BTreeSet<StripeNo>) -> Result<u64, StoreError> {
+        self.check()?;
+        if !self.has_room_for(WAY_MAX) {
+            return Err(StoreError::NoSpace);
+        }
+        let geometry = self.geometry();
+        let is_left = |place: BlockNo| stripes.contains(&geometry.locate(place).0);
+        Ok(self.tree.leave_places(key, is_left).await? as u64)
+    }
+
+    /// The stripe that nodes are written to next.
+    #[must_use]
+    pub fn filled_by_nodes(&self) -> StripeNo {
+        self.filling
     }
 
     /// How many stripes are free, and how many there are.

@@ -17,6 +17,7 @@ use super::ledger::Ledger;
 use super::node::{Branch, Inner, Link, Node, Pointer};
 use super::source::Source;
 use super::walk::Visit;
+use crate::shape::BlockNo;
 
 /// What the first step has found out.
 struct Prepared {
@@ -64,6 +65,30 @@ impl Tree {
             self.change(key, None, loaded);
         }
         Ok(old)
+    }
+
+    /// Gives the nodes on the way to the leaf under which a key belongs other places at the next write-out, if one of them has a place
+    /// that is to be left. Returns how many nodes become dirty.
+    ///
+    /// # Errors
+    /// [`TreeError`], if a node cannot be read. The tree is as it was.
+    pub async fn leave_places(
+        &mut self,
+        key: Key,
+        is_left: impl Fn(BlockNo) -> bool,
+    ) -> Result<usize, TreeError> {
+        let loaded = self.clean_way(key).await?;
+        if !loaded.iter().any(|(pointer, _)| is_left(pointer.place)) {
+            return Ok(0);
+        }
+        let count = loaded.len();
+        let mut change = Change { source: &self.source, ledger: &mut self.ledger, loaded };
+        let mut node = change.dirty(&mut self.root);
+        while let Node::Inner(inner) = node {
+            let at = inner.position(key);
+            node = change.dirty(&mut inner.branches[at].link);
+        }
+        Ok(count)
     }
 
     /// The first step of giving a key a value of so many bytes, or none.

@@ -109,4 +109,16 @@ impl Tree {
         }
         Ok(visit)
     }
+
+    /// The clean nodes on the way to the leaf under which a key belongs.
+    pub(super) async fn clean_way(&self, key: Key) -> Result<Vec<(Pointer, Arc<Node>)>, TreeError> {
+        let (mut way, mut visit) = (Vec::new(), self.visit_root().await?);
+        while let Node::Inner(inner) = visit.node() {
+            let at = inner.position(key);
+            let child = self.visit_child(&visit, at).await?;
+            way.push(std::mem::replace(&mut visit, child));
+        }
+        way.push(visit);
+        Ok(way.into_iter().filter_map(Visit::into_clean).collect())
+    }
 }

@@ -1,5 +1,7 @@
 //! Single cases.
 
+use stripewise_format::rafs::space::GroupKind;
+
 use super::*;
 use crate::store::StripeCounts;
 
@@ -265,5 +267,40 @@ fn what_is_written_out_now_and_then_fills_stripes_on() {
     // 160 blocks fit three stripes of 64, and the tree has some.
     assert!(before - free() <= 8, "{before} stripes were free, and {} are", free());
     world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.check();
+}
+
+/// Files here and there change, and each checkpoint leaves holes in the stripes of the tree.
+#[test]
+fn what_is_left_of_the_tree_in_half_empty_stripes_moves_together() {
+    let world = plain();
+    let all: Vec<u64> =
+        (0..2000_u32).map(|number| file(&world, leaked(format!("file {number}")), &[1; 1800])).collect();
+    world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    for round in 0..5 {
+        for inode in all.iter().skip(round).step_by(5).copied() {
+            let set = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
+            world.run(move |fs| Box::pin(fs.set_attr(inode, set))).unwrap();
+        }
+        world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    }
+    let state = || {
+        world.run(|fs| {
+            Box::pin(async move {
+                let state = fs.shared.state.lock().await;
+                (state.store.half_empty(GroupKind::Metadata).len(), state.store.free_stripes().0)
+            })
+        })
+    };
+    let before = state();
+    world.env.pass(Duration::from_secs(100));
+    let after = state();
+    let counters = world.run(|fs| Box::pin(fs.counters()));
+    assert!(counters.cleaned_nodes > 0 && counters.cleaned_blocks == 0, "{counters:?}");
+    assert!(after.0 < before.0 && after.1 > before.1, "{before:?} half-empty and free, then {after:?}");
+    let written = world.run(|fs| Box::pin(fs.stripes())).written.metadata;
+    assert!(counters.cleaned_nodes <= written.full_rows, "{counters:?}, {written:?}");
+    world.env.pass(Duration::from_secs(1000));
+    assert_eq!(world.run(|fs| Box::pin(fs.counters())), counters, "it ends");
     world.check();
 }
