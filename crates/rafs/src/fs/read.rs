@@ -114,6 +114,9 @@ impl State {
 impl Plan {
     /// Reads what lies on the volume, and puts all together.
     pub(super) async fn carry_out(&self, healing: &Healing, inode: u64) -> Result<IoBuf, FsError> {
+        if self.bytes.is_empty() {
+            return Ok(IoBuf::zeroed(0));
+        }
         let blocks = blocks_of(&self.bytes);
         let mut all = IoBuf::zeroed((blocks.end - blocks.start) as usize * BLOCK_BYTES);
         let at = |block: u64| (block - blocks.start) as usize * BLOCK_BYTES;

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 #[cfg(feature = "mutants")]
 use stripewise_rafs::mutants;
 use stripewise_rafs::{
-    check::check,
+    check::{Problem, check},
     fs::{Fs, JournalMode, MountOptions, Preset, Technique, Without},
     volume::Volume,
 };
@@ -177,6 +177,8 @@ struct Story {
     /// A member that the last power failure has taken along.
     lost: Option<usize>,
     is_just_lost: bool,
+    /// A member lies since the last power failure.
+    has_liar: bool,
     /// Blocks were written beside others while a member was missing.
     has_hurt: bool,
     /// The program was killed last, so that members have more than is durable.
@@ -201,6 +203,7 @@ impl Story {
             folders,
             lost: None,
             is_just_lost: false,
+            has_liar: false,
             has_hurt: false,
             was_killed: false,
             may_lose: false,
@@ -268,8 +271,7 @@ impl Story {
         }
         if self.lost.is_none() && self.volumes.members() > 0 && self.world.random(2) == 0 {
             let member = self.volumes.make_lie(&self.world)?;
-            // What is overwritten where it lies has no CRC, so nothing tells that it is another.
-            self.is_just_lost = true;
+            self.has_liar = true;
             self.log.note(|| format!("member {member} lies"));
         }
         self.look_at_all().map(drop)
@@ -320,10 +322,12 @@ impl Story {
 
     /// Looks at all that power has left, and mounts it.
     fn look_at_all(&mut self) -> Result<(Arc<Watched>, Fs), Found> {
-        let is_just_lost = std::mem::take(&mut self.is_just_lost);
+        // What is overwritten where it lies has no CRC: nothing tells that it is another than what was written.
+        let is_just_lost = std::mem::take(&mut self.is_just_lost) || self.has_liar;
         let opened = self.volumes.open(&self.world, self.lost)?;
         let volume = Arc::new(Watched::new(self.world.env(), opened));
-        look_for_damage(&self.world, volume.clone())?;
+        let copies_may_differ = self.has_liar;
+        look_for_damage_but(&self.world, volume.clone(), copies_may_differ)?;
         let options = self.some_options();
         self.log.note(|| format!("a mount with {options:?}"));
         let before = std::mem::replace(&mut self.journal, options.journal);
@@ -376,9 +380,16 @@ impl Story {
 
 /// fsck of what power has left must find nothing.
 pub(crate) fn look_for_damage(world: &World, volume: Arc<dyn Volume>) -> Result<(), Found> {
+    look_for_damage_but(world, volume, false)
+}
+
+/// As [`look_for_damage`]; perhaps a member lies, and has copies of superblocks and anchors. Of all else redundancy has what was written.
+fn look_for_damage_but(world: &World, volume: Arc<dyn Volume>, copies_may_differ: bool) -> Result<(), Found> {
     let report = finish(world, "fsck", async move { check(&volume).await })?;
     let report = report.map_err(|error| (Checker::Fsck, error.to_string()))?;
-    match report.problems.first() {
+    let is_copy =
+        |problem: &Problem| matches!(problem, Problem::Superblock { .. } | Problem::AnchorCopies { .. });
+    match report.problems.iter().find(|problem| !copies_may_differ || !is_copy(problem)) {
         Some(problem) => Err((Checker::Fsck, problem.to_string())),
         None => Ok(()),
     }

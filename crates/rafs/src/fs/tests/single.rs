@@ -304,3 +304,13 @@ fn what_is_left_of_the_tree_in_half_empty_stripes_moves_together() {
     assert_eq!(world.run(|fs| Box::pin(fs.counters())), counters, "it ends");
     world.check();
 }
+
+#[test]
+fn reads_of_nothing_and_behind_the_end_give_nothing() {
+    let world = plain();
+    let inode = file(&world, b"short", &[1; 5000]);
+    for (offset_bytes, len) in [(5000, 100), (8192, 4096), (u64::MAX, 1), (100, 0)] {
+        let read = world.run(move |fs| Box::pin(fs.read(inode, offset_bytes, len)));
+        assert_eq!(read.map(|bytes| bytes.len()), Ok(0), "{len} bytes at {offset_bytes}");
+    }
+}
