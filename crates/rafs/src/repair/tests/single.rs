@@ -166,15 +166,20 @@ fn without_room_nothing_is_changed() {
     assert!(volume.bytes_now() == before);
 }
 
+/// The extents whose blocks have CRCs.
+fn checked_extents(stored: &Stored) -> Vec<(Key, Extent)> {
+    let items = stored.leaves().into_iter().flat_map(|leaf| leaf.items());
+    let extents = items.filter(|item| item.key.kind == KeyKind::Extent);
+    let decoded = extents.map(|item| (item.key, Extent::decode(&item.value).unwrap()));
+    decoded.filter(|(_, extent)| extent.crcs.is_some()).collect()
+}
+
 /// An extent leads to another file's blocks, whose CRCs match: it becomes a hole, and tells nothing of that file.
 #[test]
 fn a_crc_tells_whose_a_block_is() {
     let image = image(|image| image.tree.len() > 20 && !has_records(image));
     let stored = Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order);
-    let leaves = stored.leaves();
-    let extents = leaves.iter().flat_map(|leaf| leaf.items()).filter(|item| item.key.kind == KeyKind::Extent);
-    let decoded = extents.map(|item| (item.key, Extent::decode(&item.value).unwrap()));
-    let checked: Vec<_> = decoded.filter(|(_, extent)| extent.crcs.is_some()).collect();
+    let (leaves, checked) = (stored.leaves(), checked_extents(&stored));
     let (owner, of_owner) = checked[0].clone();
     let fits =
         |(key, extent): &&(Key, Extent)| key.object != owner.object && extent.blocks <= of_owner.blocks;
@@ -211,10 +216,7 @@ fn a_crc_tells_whose_a_block_is() {
 fn a_damaged_block_beside_one_with_two_owners_stays() {
     let image = image(|image| image.tree.len() > 20 && !has_records(image));
     let stored = Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order);
-    let leaves = stored.leaves();
-    let extents = leaves.iter().flat_map(|leaf| leaf.items()).filter(|item| item.key.kind == KeyKind::Extent);
-    let decoded = extents.map(|item| (item.key, Extent::decode(&item.value).unwrap()));
-    let checked: Vec<_> = decoded.filter(|(_, extent)| extent.crcs.is_some()).collect();
+    let (leaves, checked) = (stored.leaves(), checked_extents(&stored));
     let (owner, of_owner) = checked.iter().find(|(_, extent)| extent.blocks > 1).cloned().unwrap();
     let (thief, of_thief) = checked.iter().rfind(|(key, _)| key.object != owner.object).cloned().unwrap();
     let volume = Arc::new(image.volume.copy());
