@@ -81,7 +81,7 @@ fn stop(name: &str, force: bool) -> anyhow::Result<Left> {
         return clear_remains(name, force).map(cleared);
     }
     match stop_daemon(name, force) {
-        Err(_) if dies(name) => stop_dead(name, force).map(cleared),
+        Err(error) if !error.is::<Interrupted>() && dies(name) => stop_dead(name, force).map(cleared),
         result => result,
     }
 }

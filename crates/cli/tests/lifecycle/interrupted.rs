@@ -104,6 +104,7 @@ fn a_wait_for_a_daemon_that_stands_still_fills_no_queue_and_ends_at_a_signal() {
     assert_eq!(connections(&sandbox, "a"), before, "{}", stopping.said());
     stopping.interrupt(&["a: no longer waited for", "it is stopped all the same"]);
 
+    let before = connections(&sandbox, "a");
     let stopping = Running::begin(&sandbox, &["stop", "a"]);
     eventually("it has asked", || connections(&sandbox, "a") >= before + 2);
     let socket = socket_in(&sandbox.run_dir(), "a");
