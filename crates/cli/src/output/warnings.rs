@@ -38,10 +38,7 @@ fn bad_block_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
 fn slow_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
     status.members.iter().filter_map(|member| {
         let slow = slow::of_member(&member.device, member.slow.as_ref()?);
-        Some(format!(
-            "{slow}: it hangs, or is very slow; see the system's log. {}",
-            way_out(status, member)
-        ))
+        Some(format!("{slow}: it hangs, or is very slow; see the system's log. {}", way_out(status, member)))
     })
 }
 

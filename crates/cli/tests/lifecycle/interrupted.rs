@@ -175,8 +175,7 @@ fn a_stop_without_its_command_may_take_longer_than_a_look() {
     sandbox.ok("create a --level 4 --chunk 64K --policy prefer-rmw --assume-clean", &members);
     sandbox.done("cache a stripe --size 8M --idle off --age off --flush off");
     let client = Client::connect(&sandbox.serve("a"));
-    let write =
-        || (0..40).for_each(|at| client.write(at * STRIPE_BYTES, &noise(at, 4 << 10)).unwrap());
+    let write = || (0..40).for_each(|at| client.write(at * STRIPE_BYTES, &noise(at, 4 << 10)).unwrap());
     write();
     client.flush().unwrap();
     write();
