@@ -13,35 +13,84 @@ use std::{
     },
 };
 
+use parking_lot::Mutex;
 use signal_hook::{
+    SigId,
     consts::{SIGINT, SIGTERM},
     flag,
-    low_level::pipe,
+    low_level::{pipe, unregister},
 };
+
+/// The signals that ask. SIGHUP is left alone: a process that ignores it does so on purpose.
+const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
 /// Whether a signal has asked for the end. It is readable, for poll(2), once one has.
 pub(crate) struct Interrupt {
+    // Fields drop in this order: a signal must find no action whose socket is closed, as that would raise SIGPIPE.
+    _watched: Watched,
+    _actions: Actions,
     asked: Arc<AtomicBool>,
     wakes: UnixStream,
 }
 
 impl Interrupt {
-    /// From now on, the first of these signals only asks. SIGHUP is left alone: a process that ignores it
-    /// does so on purpose.
+    /// From now on, the first of these signals only asks. Once this is dropped, a signal ends the process again.
     pub(crate) fn watch() -> io::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         let (wakes, told) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM] {
+        let mut actions = Actions::default();
+        for signal in SIGNALS {
             // In this order, so that the flag is checked before it is set.
-            flag::register_conditional_default(signal, asked.clone())?;
-            flag::register(signal, asked.clone())?;
-            pipe::register(signal, told.try_clone()?)?;
+            actions.0.push(flag::register_conditional_default(signal, asked.clone())?);
+            actions.0.push(flag::register(signal, asked.clone())?);
+            actions.0.push(pipe::register(signal, told.try_clone()?)?);
         }
-        Ok(Self { asked, wakes })
+        Ok(Self { _watched: Watched::begin()?, _actions: actions, asked, wakes })
     }
 
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// What is done at a signal, until this is dropped.
+#[derive(Default)]
+struct Actions(Vec<SigId>);
+
+impl Drop for Actions {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|action| _ = unregister(action));
+    }
+}
+
+/// Whether signals have their default effect. A handler stays once it is installed, and would swallow them.
+static IS_UNWATCHED: AtomicBool = AtomicBool::new(false);
+/// How many [`Watched`] there are; none before the first.
+static WATCHED: Mutex<Option<usize>> = Mutex::new(None);
+
+/// Keeps signals from having their default effect.
+struct Watched;
+
+impl Watched {
+    fn begin() -> io::Result<Self> {
+        let mut watched = WATCHED.lock();
+        if watched.is_none() {
+            for signal in SIGNALS {
+                flag::register_conditional_default(signal, &IS_UNWATCHED)?;
+            }
+        }
+        *watched = Some(watched.unwrap_or(0) + 1);
+        IS_UNWATCHED.store(false, Ordering::SeqCst);
+        Ok(Self)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut watched = WATCHED.lock();
+        let left = watched.unwrap_or(0).saturating_sub(1);
+        *watched = Some(left);
+        IS_UNWATCHED.store(left == 0, Ordering::SeqCst);
     }
 }
 
@@ -58,12 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_asks_for_the_end() {
-        let interrupt = Interrupt::watch().unwrap();
-        assert!(!interrupt.is_asked());
-        kill_process(getpid(), Signal::TERM).unwrap();
-        while !interrupt.is_asked() {
-            std::thread::yield_now();
+    fn a_signal_asks_the_one_that_watches() {
+        for _ in 0..2 {
+            let interrupt = Interrupt::watch().unwrap();
+            assert!(!interrupt.is_asked());
+            kill_process(getpid(), Signal::TERM).unwrap();
+            while !interrupt.is_asked() {
+                std::thread::yield_now();
+            }
         }
     }
 }

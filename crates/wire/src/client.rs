@@ -11,6 +11,10 @@ use std::{
     time::Duration,
 };
 
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
+    sockopt::{Timeout, set_socket_timeout},
+};
 use thiserror::Error;
 
 use crate::{Reply, Request, WireError, protocol_of};
@@ -75,13 +79,27 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects; answers may take [`ANSWER_TIMEOUT`] each.
+    /// Connects; that, and each answer, may take [`ANSWER_TIMEOUT`].
     ///
     /// # Errors
-    /// `NotFound` where no such array runs, and `ConnectionRefused` where its daemon was killed; else as the
-    /// system has it.
+    /// As [`Connection::open_within`].
     pub fn open(socket: &Path) -> io::Result<Self> {
-        let stream = UnixStream::connect(socket)?;
+        Self::open_within(socket, ANSWER_TIMEOUT)
+    }
+
+    /// As [`Connection::open`], with a limit of its own for the connecting: that waits while as many connections as the daemon's
+    /// queue has room for are not accepted, as of a daemon that stands still.
+    ///
+    /// # Errors
+    /// `NotFound` where no such array runs, and `ConnectionRefused` where its daemon was killed; `WouldBlock` at the limit, and
+    /// `Interrupted` at a signal before; else as the system has it.
+    pub fn open_within(socket: &Path, limit: Duration) -> io::Result<Self> {
+        let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // A connect waits as long as a send, and with a limit no signal begins it anew.
+        set_socket_timeout(&stream, Timeout::Send, Some(limit))?;
+        connect(&stream, &SocketAddrUnix::new(socket)?)?;
+        set_socket_timeout(&stream, Timeout::Send, None)?;
+        let stream = UnixStream::from(stream);
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { stream: BufReader::new(stream) })
     }
@@ -171,6 +189,20 @@ mod tests {
         assert!(matches!(asked(&Request::Status, &["{}\n".to_owned()]).0, Err(AskError::Answer(_))));
         let nobody = ask("/nonexistent/a.sock".as_ref(), &Request::Status);
         assert!(matches!(nobody, Err(AskError::Io(error)) if error.kind() == io::ErrorKind::NotFound));
+    }
+
+    #[test]
+    fn connecting_has_a_limit_where_nothing_is_accepted() {
+        const LIMIT: Duration = Duration::from_millis(50);
+        let folder = tempfile::tempdir().unwrap();
+        let socket = socket_in(folder.path(), "a");
+        let listener = UnixListener::bind(&socket).unwrap();
+        // The connections that were given up stay in the queue until they are accepted.
+        let refused = (0..100_000).find_map(|_| Connection::open_within(&socket, LIMIT).err()).unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock, "{refused}");
+        drop(listener);
+        let dead = Connection::open_within(&socket, LIMIT).unwrap_err();
+        assert_eq!(dead.kind(), io::ErrorKind::ConnectionRefused, "{dead}");
     }
 
     #[test]

@@ -17,8 +17,11 @@ use crate::{interrupt::Interrupt, printable::printable, said::note, slow};
 
 /// How long a wait lasts before it is asked what it is for, and how often after that.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The longest that such a look takes: a daemon that stands still must not keep a signal waiting.
+/// The longest that each step of such a look takes: a daemon that stands still must not keep a signal waiting.
 const LOOK_MAX: Duration = Duration::from_millis(500);
+/// How long after a look without an answer the next one comes. A daemon that stands still accepts nothing, so that each look
+/// takes a place in its queue, which other commands need.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// How often the same wait is told of.
 const TOLD_EVERY: Duration = Duration::from_secs(30);
 
@@ -60,8 +63,24 @@ impl Attended {
     /// # Errors
     /// The daemon's; [`Interrupted`].
     pub(crate) fn ask(&mut self, request: &Request, goes_on: &str) -> anyhow::Result<Reply> {
-        let mut connection = Connection::open(&self.name)?;
+        let mut connection = self.open(goes_on)?;
         self.ask_on(&mut connection, request, goes_on)
+    }
+
+    /// A connection for one request. A daemon that stands still may take none.
+    ///
+    /// # Errors
+    /// As [`Connection::open`]; [`Interrupted`].
+    pub(super) fn open(&self, goes_on: &str) -> anyhow::Result<Connection> {
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        loop {
+            match Connection::open_within(&self.name, LOOK_EVERY)? {
+                Some(connection) => return Ok(connection),
+                None if self.interrupt.is_asked() => return Err(self.interrupted(goes_on)),
+                None if Instant::now() >= deadline => return Err(no_answer(&self.name)),
+                None => {}
+            }
+        }
     }
 
     /// As [`Attended::ask`], on this connection.
@@ -102,32 +121,42 @@ impl Attended {
     }
 
     fn wait(&mut self, fd: BorrowedFd<'_>, limit: Duration) -> anyhow::Result<Waited> {
-        let deadline = Instant::now() + limit;
+        let began = Instant::now();
+        let (deadline, mut looks_at) = (began + limit, began + LOOK_EVERY);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match ready(fd, &self.interrupt, left.min(LOOK_EVERY))? {
                 Waited::TooLong if left.is_zero() => return Ok(Waited::TooLong),
-                Waited::TooLong => self.look(),
+                Waited::TooLong if Instant::now() < looks_at => {}
+                Waited::TooLong => {
+                    let is_answered = self.look();
+                    looks_at = Instant::now() + if is_answered { LOOK_EVERY } else { LOOK_AGAIN };
+                }
                 waited => return Ok(waited),
             }
         }
     }
 
     /// Asks the daemon which members do not answer, and tells it, now and then. A daemon that does not know is of an older release,
-    /// or about to end.
-    fn look(&mut self) {
-        let slow = Connection::open(&self.name).and_then(|mut connection| {
+    /// or about to end. Returns whether it has answered.
+    fn look(&mut self) -> bool {
+        let slow = Connection::open_within(&self.name, LOOK_MAX).and_then(|connection| {
+            let Some(mut connection) = connection else { return Ok(None) };
             connection.ask_while(&Request::Slow, |daemon| {
                 Ok(ready(daemon, &self.interrupt, LOOK_MAX)? == Waited::Ready)
             })
         });
-        let Ok(Some(Reply::Slow(members))) = slow else { return };
+        let members = match slow {
+            Ok(Some(Reply::Slow(members))) => members,
+            other => return !matches!(other, Ok(None)),
+        };
         self.slow = slow::text(&members).map(|text| printable(&text));
         let is_due = self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
         if let Some(slow) = self.slow.as_ref().filter(|_| is_due) {
             note!("stripewise: {}: it waits: {slow}", self.name);
             self.told = Some(Instant::now());
         }
+        true
     }
 }
 

@@ -5,10 +5,8 @@ mod stop;
 
 use std::{
     io::ErrorKind,
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::net::UnixStream,
-    },
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -23,6 +21,9 @@ use crate::{
     said::tell_notes,
     sigpipe,
 };
+
+/// How long it may take to see whether a daemon listens. A killed one is known at once.
+const DEATH_LOOK: Duration = Duration::from_millis(100);
 
 /// What to do about an array whose daemon was killed. See docs/failure-model.md.
 const AFTER_DEATH: &str = "assemble the array again: only what was being written is resynced. What was written since \
@@ -53,14 +54,24 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(name: &str) -> anyhow::Result<Self> {
+        Self::open_within(name, ANSWER_TIMEOUT)?.ok_or_else(|| no_answer(name))
+    }
+
+    /// None where the daemon takes no connection within the limit, or until a signal comes.
+    fn open_within(name: &str, limit: Duration) -> anyhow::Result<Option<Self>> {
         check_run_dir()?;
-        let daemon =
-            stripewise_wire::Connection::open(&socket_path(name)).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => not_running(name),
-                ErrorKind::ConnectionRefused => Dead(name.to_owned()).into(),
-                _ => anyhow!("{name}: {}: {error}", socket_path(name).display()),
-            })?;
-        Ok(Self { name: name.to_owned(), daemon, is_used: false })
+        let daemon = match stripewise_wire::Connection::open_within(&socket_path(name), limit) {
+            Ok(daemon) => daemon,
+            Err(error) => {
+                return match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(None),
+                    ErrorKind::NotFound => Err(not_running(name)),
+                    ErrorKind::ConnectionRefused => Err(Dead(name.to_owned()).into()),
+                    _ => Err(anyhow!("{name}: {}: {error}", socket_path(name).display())),
+                };
+            }
+        };
+        Ok(Some(Self { name: name.to_owned(), daemon, is_used: false }))
     }
 
     /// The process that listens, as the kernel reports it. Known even if the daemon cannot answer for its
@@ -187,7 +198,7 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
 
 /// Whether an array's daemon was killed.
 fn is_dead(name: &str) -> bool {
-    UnixStream::connect(socket_path(name)).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    Connection::open_within(name, DEATH_LOOK).is_err_and(|error| error.is::<Dead>())
 }
 
 /// Has the daemon carry out a command, and prints its notes.

@@ -2,6 +2,7 @@
 
 use std::{
     os::fd::{AsFd, OwnedFd},
+    process::ExitCode,
     time::Duration,
 };
 
@@ -28,12 +29,31 @@ const DEATH_POLLS: usize = 10;
 /// The longest a daemon may take to end after it has answered that it stopped.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Stops all these arrays, and calls `tell` for each that has stopped. One that cannot be stopped does not
+/// How an array has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// As it was asked for.
+    AsAsked,
+    /// Not clean, as was told, although it was to be.
+    Unclean,
+}
+
+/// Stops all these arrays, and calls `tell` for each that has stopped as was asked. One that cannot be stopped does not
 /// keep the others from stopping.
-pub(crate) fn stop_all(names: &[String], force: bool, tell: impl Fn(&str)) -> anyhow::Result<()> {
-    let mut failed = Vec::new();
+pub(crate) fn stop_all(names: &[String], force: bool, tell: impl Fn(&str)) -> anyhow::Result<ExitCode> {
+    let (mut code, mut failed) = (ExitCode::SUCCESS, Vec::new());
     for (index, name) in names.iter().enumerate() {
-        let Err(error) = stop(name, force).map(|()| tell(name)) else { continue };
+        let error = match stop(name, force) {
+            Ok(Left::AsAsked) => {
+                tell(name);
+                continue;
+            }
+            Ok(Left::Unclean) => {
+                code = ExitCode::FAILURE;
+                continue;
+            }
+            Err(error) => error,
+        };
         let is_interrupted = error.is::<Interrupted>();
         failed.push(errors::line(&error));
         if is_interrupted {
@@ -45,22 +65,23 @@ pub(crate) fn stop_all(names: &[String], force: bool, tell: impl Fn(&str)) -> an
         }
     }
     match failed.into_iter().reduce(|all, one| format!("{all}\nstripewise: {one}")) {
-        None => Ok(()),
+        None => Ok(code),
         Some(text) => bail!(text),
     }
 }
 
 /// Stops an array, or clears away what is left of one.
-fn stop(name: &str, force: bool) -> anyhow::Result<()> {
+fn stop(name: &str, force: bool) -> anyhow::Result<Left> {
     check_run_dir()?;
+    let cleared = |()| Left::AsAsked;
     if is_dead(name) {
-        return stop_dead(name, force);
+        return stop_dead(name, force).map(cleared);
     }
     if !socket_path(name).exists() && daemon::remains_are_listed(name) {
-        return clear_remains(name, force);
+        return clear_remains(name, force).map(cleared);
     }
     match stop_daemon(name, force) {
-        Err(_) if dies(name) => stop_dead(name, force),
+        Err(error) if !error.is::<Interrupted>() && dies(name) => stop_dead(name, force).map(cleared),
         result => result,
     }
 }
@@ -91,7 +112,7 @@ fn clear_remains(name: &str, force: bool) -> anyhow::Result<()> {
 }
 
 /// Stops an array and waits until its daemon ends: until then, the name and the members are taken.
-fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
+fn stop_daemon(name: &str, force: bool) -> anyhow::Result<Left> {
     let connection = Connection::open(name)?;
     // Taken before the stop, so that it cannot be another process. None if this process cannot see the
     // daemon's.
@@ -99,16 +120,15 @@ fn stop_daemon(name: &str, force: bool) -> anyhow::Result<()> {
     let mut attended = Attended::new(name)?;
     let (unclean, notes) = ask_to_stop(&mut attended, connection, force)?;
     tell_notes(name, &notes);
+    // Before the wait: a signal may end that, and only this command was told.
+    if let Some(why) = &unclean {
+        note!("stripewise: {}", printable(&format!("{name}: it has stopped, but is not clean: {why}")));
+    }
     if let Some(daemon) = daemon {
         wait_for_end(&mut attended, &daemon)?;
     }
-    match unclean.map(|why| format!("{name}: it has stopped, but is not clean: {why}")) {
-        // `force` is for arrays that cannot be left clean, so this is no failure.
-        Some(trouble) if force => note!("stripewise: {}", printable(&trouble)),
-        Some(trouble) => bail!(trouble),
-        None => {}
-    }
-    Ok(())
+    // `force` is for arrays that cannot be left clean, so that this is no failure.
+    Ok(if unclean.is_some() && !force { Left::Unclean } else { Left::AsAsked })
 }
 
 /// Asks until the array has stopped: with a bar while what is cached is written.
@@ -128,7 +148,7 @@ fn ask_to_stop(
     let mut connection = Some(connection);
     loop {
         // A daemon answers one request on each.
-        let mut on = connection.take().map_or_else(|| Connection::open(attended.name()), Ok)?;
+        let mut on = connection.take().map_or_else(|| attended.open(goes_on), Ok)?;
         match attended.ask_on(&mut on, &Request::Stop { force, steps: true }, goes_on)? {
             Reply::Stopped { unclean, notes } => {
                 bar.clear();

@@ -32,5 +32,5 @@ pub(crate) fn stop(args: &StopArgs, json: bool) -> anyhow::Result<ExitCode> {
         Some(name) => vec![name.clone()],
         None => rundir::names_to_stop()?,
     };
-    client::stop_all(&names, args.force, |name| tell(name, json, "stopped")).map(|()| ExitCode::SUCCESS)
+    client::stop_all(&names, args.force, |name| tell(name, json, "stopped"))
 }

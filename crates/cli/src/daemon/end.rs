@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use super::exports::Users;
+
 /// The longest a stopped daemon waits for answers that are still due.
 const ANSWERS_WAIT: Duration = Duration::from_secs(20);
 
@@ -24,6 +26,11 @@ impl Asked {
     /// Whether a second signal has come: then the daemon takes the block device from its users.
     pub(super) fn is_hurried(&self) -> bool {
         self.0.load(Ordering::Acquire) > 1
+    }
+
+    /// Whether that cuts short what is waited for. What is taken from its users by force has limits of its own.
+    pub(super) fn cuts_short(&self, users: Users) -> bool {
+        users != Users::Force && self.is_hurried()
     }
 }
 

@@ -33,17 +33,20 @@ const LOOK_EVERY: Duration = EMPTYING_STEP;
 pub(super) enum Stopping {
     #[default]
     No,
-    /// Nothing is exported any more, and the array has been told to stop.
-    Told {
-        ends: Started<Result<(), ArrayError>>,
-        notes: Notes,
-        emptying: Emptying,
-        /// By force once a command has asked for that, whether it still waits or not.
-        users: Users,
-        /// When a command asked last.
-        asked: Instant,
-    },
+    Told(Told),
     Stopped(Stopped),
+}
+
+/// Nothing is exported any more, and the array has been told to stop.
+pub(super) struct Told {
+    ends: Started<Result<(), ArrayError>>,
+    notes: Notes,
+    emptying: Emptying,
+    still: Still,
+    /// The least mild that a command or a signal has asked for, whether it still waits or not.
+    users: Users,
+    /// When a command asked last.
+    asked: Instant,
 }
 
 /// How far a stop has come.
@@ -59,7 +62,8 @@ pub(super) enum StopStep {
 #[derive(Default)]
 pub(super) struct Emptying(Option<(u64, Instant)>);
 
-/// How long the array has been waited for since nothing was cached, or nothing of it was written.
+/// How long the array has been waited for since nothing was cached, or nothing of it was written. It goes on from one look to the
+/// next, and a command begins it anew.
 #[derive(Default)]
 struct Still(Option<Instant>);
 
@@ -72,6 +76,15 @@ impl Still {
         }
         self.0.get_or_insert_with(Instant::now).elapsed() >= patience_for(users)
     }
+}
+
+/// What one look at a stop finds.
+enum Look {
+    Stopped(Stopped),
+    /// What is cached is being written to members.
+    Emptying,
+    /// The last requests are under way.
+    Ending,
 }
 
 impl Emptying {
@@ -107,15 +120,13 @@ impl DaemonState {
             self.check_can_be_emptied(users)?;
             let notes = self.end_uses(users, deadline)?;
             self.loading.cut_short();
-            let ends = self.begin_stop(users);
-            let (emptying, asked) = (Emptying::default(), Instant::now());
-            *stopping = Stopping::Told { ends, notes, emptying, users, asked };
+            let (ends, asked) = (self.begin_stop(users), Instant::now());
+            let (emptying, still) = (Emptying::default(), Still::default());
+            *stopping = Stopping::Told(Told { ends, notes, emptying, still, users, asked });
         }
-        if let Stopping::Told { users: told, asked, .. } = &mut *stopping {
-            *asked = Instant::now();
-            if users == Users::Force {
-                *told = users;
-            }
+        if let Stopping::Told(told) = &mut *stopping {
+            (told.asked, told.still) = (Instant::now(), Still::default());
+            told.users = told.users.max(users);
         }
         self.go_on_stopping(&mut stopping, deadline, in_steps)
     }
@@ -130,7 +141,7 @@ impl DaemonState {
     /// Ends the file system's mount, then the exports.
     fn end_uses(&self, users: Users, deadline: Deadline) -> anyhow::Result<Notes> {
         let written = || self.array.stats().report().written_bytes;
-        let is_hurried = || users == Users::Unmount && self.asked.is_hurried();
+        let is_hurried = || self.asked.cuts_short(users);
         let patience = Patience { is_over: &is_hurried, ..Patience::while_written(&written, deadline) };
         let mut notes = self.file_system.end(users, patience).map_err(|refused| self.with_stake(refused))?;
         let ended = self.exports.end_all(users, deadline).inspect_err(|_| self.file_system.reopen());
@@ -142,13 +153,10 @@ impl DaemonState {
     pub(super) fn end_forsaken_stop(&self) -> anyhow::Result<bool> {
         let Some(mut stopping) = self.stopping.try_lock() else { return Ok(false) };
         match &*stopping {
-            Stopping::Told { asked, .. } if asked.elapsed() < STOP_FORSAKEN => Ok(false),
-            Stopping::Told { users, .. } => {
-                // Where a member hangs, a later command must not wait for this look.
-                let limit = if *users == Users::Force { FORCED_STOP_WAIT } else { LOOK_EVERY };
-                let step =
-                    self.go_on_stopping(&mut stopping, Deadline::of_command().or_after(limit), true)?;
-                Ok(matches!(step, StopStep::Stopped(_)))
+            Stopping::Told(told) if told.asked.elapsed() < STOP_FORSAKEN => Ok(false),
+            // Where a member hangs, a later command waits for this one look and no longer.
+            Stopping::Told(_) => {
+                Ok(matches!(self.look(&mut stopping, Deadline::of_command())?, Look::Stopped(_)))
             }
             Stopping::No | Stopping::Stopped(_) => Ok(true),
         }
@@ -165,49 +173,65 @@ impl DaemonState {
         deadline: Deadline,
         in_steps: bool,
     ) -> anyhow::Result<StopStep> {
-        let (ends, notes, emptying, users) = match stopping {
-            Stopping::Stopped(stopped) => return Ok(StopStep::Stopped(stopped.clone())),
-            Stopping::Told { ends, notes, emptying, users, .. } => (ends, notes.clone(), emptying, users),
-            Stopping::No => bail!("it could not be told to stop"),
-        };
-        let mut still = Still::default();
-        let unclean = loop {
-            if *users == Users::Unmount && self.asked.is_hurried() {
-                *users = Users::Force;
-            }
-            let is_emptied = emptying.goes_on(self.cached_bytes(), *users);
-            let is_over = still.is_over(is_emptied, *users) || deadline.is_over();
-            match ends.wait_for(deadline.within(LOOK_EVERY)) {
-                // What was asked for before, without force, gives nothing up.
-                Some(Err(ArrayError::Unwritten { .. })) if *users == Users::Force => {
-                    *ends = self.begin_stop(*users)
-                }
-                Some(Err(unwritten @ ArrayError::Unwritten { .. })) => {
-                    let users = *users;
-                    *stopping = Stopping::No;
-                    return Err(self.not_stopped(&unwritten, users, deadline));
-                }
-                Some(result) => break self.why_unclean(result.err(), *users),
-                None if is_emptied && in_steps => {
+        loop {
+            match self.look(stopping, deadline)? {
+                Look::Stopped(stopped) => return Ok(StopStep::Stopped(stopped)),
+                Look::Emptying if in_steps => {
                     return Ok(StopStep::Emptying { left_bytes: self.cached_bytes() });
                 }
-                None if !is_over => {}
-                None if is_emptied => bail!("what is cached is still being written; ask again"),
-                None if *users == Users::Force => break Some(self.hangs_unclean()),
-                None => bail!(
-                    "the array does not stop: {}; its exports are closed, and it ends by itself once that request has ended. \
-                     `stop --force` ends its daemon all the same, as a crash would",
-                    self.slow.what_hangs()
-                ),
+                Look::Emptying if deadline.is_over() => {
+                    bail!("what is cached is still being written; ask again")
+                }
+                Look::Emptying | Look::Ending => {}
             }
+        }
+    }
+
+    /// Waits for the array for a moment. One that stands still for too long, or at the deadline, is given up.
+    fn look(&self, stopping: &mut Stopping, deadline: Deadline) -> anyhow::Result<Look> {
+        let told = match stopping {
+            Stopping::Told(told) => told,
+            Stopping::Stopped(stopped) => return Ok(Look::Stopped(stopped.clone())),
+            Stopping::No => bail!("it could not be told to stop"),
         };
+        if self.asked.cuts_short(told.users) {
+            told.users = Users::Force;
+        }
+        let users = told.users;
+        let is_emptied = told.emptying.goes_on(self.cached_bytes(), users);
+        let is_over = told.still.is_over(is_emptied, users) || (deadline.is_over() && !is_emptied);
+        let unclean = match told.ends.wait_for(deadline.within(LOOK_EVERY)) {
+            // What was asked for before, without force, gives nothing up.
+            Some(Err(ArrayError::Unwritten { .. })) if users == Users::Force => {
+                told.ends = self.begin_stop(users);
+                return Ok(Look::Ending);
+            }
+            Some(Err(unwritten @ ArrayError::Unwritten { .. })) => {
+                *stopping = Stopping::No;
+                return Err(self.not_stopped(&unwritten, users, deadline));
+            }
+            Some(result) => self.why_unclean(result.err(), users),
+            None if is_emptied => return Ok(Look::Emptying),
+            None if !is_over => return Ok(Look::Ending),
+            None if users == Users::Force => Some(self.hangs_unclean()),
+            None => bail!(
+                "the array does not stop: {}; its exports are closed, and it ends by itself once that request has ended. \
+                 `stop --force` ends its daemon all the same, as a crash would",
+                self.slow.what_hangs()
+            ),
+        };
+        let stopped = self.stopped(unclean, std::mem::take(&mut told.notes));
+        *stopping = Stopping::Stopped(stopped.clone());
+        Ok(Look::Stopped(stopped))
+    }
+
+    /// Notes that the array has stopped, or is given up.
+    fn stopped(&self, unclean: Option<String>, notes: Notes) -> Stopped {
         // Before the daemon may end: its command may be gone.
         unclean.iter().for_each(|why| tracing::error!("it has stopped, but is not clean: {why}"));
         notes.iter().for_each(|note| tracing::warn!("it has stopped; {note}"));
         self.end.stopped();
-        let stopped = Stopped { unclean, notes };
-        *stopping = Stopping::Stopped(stopped.clone());
-        Ok(StopStep::Stopped(stopped))
+        Stopped { unclean, notes }
     }
 
     /// What is told of an array that goes on, since it could not write out what it has cached: that can be copied off. Its exports

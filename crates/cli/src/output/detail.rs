@@ -6,6 +6,7 @@ use stripewise_wire::ArrayStatus;
 use super::{
     cache, members,
     parts::{has_chunks, job_line, mounted_text},
+    warnings,
 };
 use crate::{printable::printable_status, sizes::format_size};
 
@@ -62,7 +63,7 @@ pub(crate) fn detail(status: &ArrayStatus) -> String {
     for advice in &status.advice {
         line("Advice", advice.clone());
     }
-    let of_members = members::warnings(status);
+    let of_members = warnings::warnings(status);
     for warning in status.warnings.iter().cloned().chain(of_members) {
         line("Warning", warning);
     }

@@ -5,12 +5,11 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use stripewise::internals::plan::passes::GapRule;
 use stripewise_wire::{
-    ArrayStatus, EnduranceStatus, ForecastStatus, MemberStatus, NoForecastStatus, StrideStatus,
-    StridesStatus, TimesStatus,
+    ArrayStatus, MemberStatus, NoForecastStatus, StrideStatus, StridesStatus, TimesStatus,
 };
 
 use super::parts::short;
-use crate::{dates, printable::printable, sizes::format_size, slow, times::format_nanoseconds};
+use crate::{dates, printable::printable, sizes::format_size, times::format_nanoseconds};
 
 /// The size of a block. Times of runs are per block.
 const BLOCK_BYTES: u64 = 4096;
@@ -45,72 +44,6 @@ pub(super) fn times_line(status: &ArrayStatus) -> Option<String> {
     };
     let times: Vec<_> = status.members.iter().filter_map(of_member).collect();
     (!times.is_empty()).then(|| format!("random read/write: {}", times.join(", ")))
-}
-
-/// A member that will be worn out within this many days gets a warning, whatever its warranty: enough time to
-/// get another.
-const NEAR_DAYS: u64 = 90;
-
-/// Warnings about members, for the operator.
-pub(super) fn warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
-    slow_warnings(status).chain(bad_block_warnings(status)).chain(wear_warnings(status))
-}
-
-/// Warnings about members that will be worn out too early, or soon.
-fn wear_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
-    status.members.iter().filter_map(|member| {
-        wear_warning(&member.endurance).map(|warning| format!("{} {warning}", short(&member.device)))
-    })
-}
-
-/// Warnings about members that have blocks which are not read.
-fn bad_block_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
-    status.members.iter().filter(|member| member.bad_block_bytes > 0).map(|member| {
-        format!(
-            "{}: its bad-block log lists {}: what was lost there is an error until it is written, and what the other members tell \
-             is written back",
-            short(&member.device),
-            format_size(member.bad_block_bytes)
-        )
-    })
-}
-
-/// Warnings about members that do not answer.
-fn slow_warnings(status: &ArrayStatus) -> impl Iterator<Item = String> {
-    let of_member = |member: &MemberStatus| Some(slow::of_member(&member.device, member.slow.as_ref()?));
-    status.members.iter().filter_map(move |member| {
-        of_member(member).map(|slow| {
-            format!("{slow}: it hangs, or is very slow; see the system's log. `stripewise fail {} {}` takes it out", status.name, member.device)
-        })
-    })
-}
-
-fn wear_warning(endurance: &EnduranceStatus) -> Option<String> {
-    let forecast = endurance.forecast?;
-    if forecast.used >= 1.0 {
-        let percent = (forecast.used * 100.0).min(u64::MAX as f64) as u64;
-        return Some(format!("has been written {percent}% of what it is rated for: replace it"));
-    }
-    let early = too_early(endurance, &forecast).or_else(|| soon(&forecast))?;
-    let worn_out = dates::day(forecast.worn_out_s?);
-    Some(format!("will be worn out on {worn_out}, {early}. Write less to it, or replace it in time"))
-}
-
-fn too_early(endurance: &EnduranceStatus, forecast: &ForecastStatus) -> Option<String> {
-    let (days, end) = (forecast.short_days?, dates::day(endurance.warranty_end_s?));
-    let wanted = match endurance.warranty_margin_days {
-        0 => format!("its warranty ends, on {end}"),
-        margin => format!("it should: {margin} days after its warranty ends, on {end}"),
-    };
-    Some(format!("{days} days before {wanted}"))
-}
-
-fn soon(forecast: &ForecastStatus) -> Option<String> {
-    match forecast.left_days? {
-        0 => Some("within a day".to_owned()),
-        days if days < NEAR_DAYS => Some(format!("in {days} days")),
-        _ => None,
-    }
 }
 
 /// Why it is not known when flash or rated members will be worn out: one line per reason, with its members.
@@ -341,31 +274,5 @@ mod tests {
                 "{told}"
             );
         }
-    }
-
-    #[test]
-    fn who_is_worn_out_soon_is_warned_of_without_a_warranty() {
-        let warning = |left_days: u64| {
-            let forecast = ForecastStatus {
-                bytes_per_s: 1.0,
-                used: 0.5,
-                worn_out_s: Some(left_days * 86_400),
-                left_days: Some(left_days),
-                short_days: None,
-            };
-            wear_warning(&EnduranceStatus {
-                rated_write_bytes: Some(1 << 40),
-                written_bytes: 1 << 39,
-                noted_written_bytes: 1 << 39,
-                written_since_s: 0,
-                warranty_end_s: None,
-                warranty_margin_days: 0,
-                forecast: Some(forecast),
-                no_forecast: None,
-            })
-        };
-        assert!(warning(0).unwrap().starts_with("will be worn out on 1970-01-01, within a day. Write less"));
-        assert!(warning(NEAR_DAYS - 1).unwrap().contains("1970-03-31, in 89 days. Write less"));
-        assert_eq!(warning(NEAR_DAYS), None);
     }
 }

@@ -4,6 +4,7 @@ mod cache;
 mod detail;
 mod members;
 mod parts;
+mod warnings;
 
 use std::fmt::Write;
 
@@ -58,7 +59,7 @@ pub(crate) fn mdstat(status: &ArrayStatus) -> String {
     if let Some(mounted) = &status.mounted {
         let _ = writeln!(text, "      {}", parts::mounted_text(mounted));
     }
-    let of_members = members::warnings(status);
+    let of_members = warnings::warnings(status);
     for warning in status.warnings.iter().cloned().chain(of_members) {
         let _ = writeln!(text, "      {warning}");
     }

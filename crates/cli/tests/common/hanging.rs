@@ -28,19 +28,29 @@ impl Drop for Halted {
     }
 }
 
+/// Whether arrays can be served as files here.
+pub(crate) fn can_serve_files() -> bool {
+    can_run(&[Need::Tool("losetup"), Need::Root, Need::Device("/dev/fuse")])
+}
+
+/// A daemon, and the file of 48 MiB that it serves.
+pub(crate) fn served_file(sandbox: &Sandbox, name: &str) -> (Pid, String) {
+    let below: Vec<_> = (0..2).map(|index| sandbox.member(&format!("{name}{index}"), 48 * MIB)).collect();
+    sandbox.ok(&format!("create {name} --level 1 --assume-clean"), &below);
+    sandbox.done(&format!("attach {name} --method fuse"));
+    let served = sandbox.run_dir().join(format!("attach-{name}/disk")).to_str().unwrap().to_owned();
+    (sandbox.pid(name), served)
+}
+
 /// An array one of whose members is a file that another array's daemon serves; that daemon, and the file.
 pub(crate) fn on_a_served_file() -> Option<(Sandbox, Pid, String)> {
-    if !can_run(&[Need::Tool("losetup"), Need::Root, Need::Device("/dev/fuse")]) {
+    if !can_serve_files() {
         return None;
     }
     let sandbox = Sandbox::new();
-    let below: Vec<_> = (0..2).map(|index| sandbox.member(&format!("b{index}"), 48 * MIB)).collect();
-    sandbox.ok("create below --level 1 --assume-clean", &below);
-    sandbox.done("attach below --method fuse");
-    let served = sandbox.run_dir().join("attach-below/disk").to_str().unwrap().to_owned();
+    let (server, served) = served_file(&sandbox, "below");
     let mut members = sandbox.members(2, 48 * MIB);
     members.push(served.clone());
     sandbox.ok("create a --level 5 --assume-clean", &members);
-    let server = sandbox.pid("below");
     Some((sandbox, server, served))
 }

@@ -10,7 +10,7 @@ mod sandbox;
 
 pub(crate) use blockdevs::{Loop, Mounted};
 pub(crate) use client::{Client, noise};
-pub(crate) use hanging::{Halted, on_a_served_file};
+pub(crate) use hanging::{Halted, can_serve_files, on_a_served_file, served_file};
 pub(crate) use sandbox::{Sandbox, cpu_ticks, eventually, has_ended, thread_states};
 pub(crate) use stripewise_testkit::{Need, Said, can_run, can_try, run_bounded, tool};
 

@@ -89,6 +89,10 @@ fn a_member_that_hangs_is_named_with_the_age_of_its_oldest_request() {
     let told = format!("Warning : {served} has not answered ");
     let advice = format!("`stripewise fail a {served}`");
     assert!(detail.contains(&told) && detail.contains(&advice), "{detail}");
+    sandbox.ok("fail a", &[&served]);
+    let detail = sandbox.done("detail a");
+    let left = format!("`stripewise remove a {served}`");
+    assert!(detail.contains(&told) && detail.contains(&left) && !detail.contains(&advice), "{detail}");
     drop(halted);
     assert!(writing.join().unwrap(), "it was only late");
     eventually("it answers", || !sandbox.done("status a").contains("has not answered"));

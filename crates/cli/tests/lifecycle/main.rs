@@ -11,6 +11,7 @@ mod demo;
 mod discards;
 mod exports;
 mod hanging;
+mod interrupted;
 mod jobs;
 mod load;
 mod members;

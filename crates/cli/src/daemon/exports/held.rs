@@ -162,7 +162,7 @@ impl Held {
             (uri, source.runtime.begin(async move { server.stop().await }))
         };
         let ending: Vec<_> = stopping.into_iter().map(begin).collect();
-        let is_hurried = || users == Users::Unmount && source.asked.is_hurried();
+        let is_hurried = || source.asked.cuts_short(users);
         let hangs = |end: &Started<()>| {
             while end.wait_for(deadline.within(HURRY_POLL)).is_none() {
                 if deadline.is_over() || is_hurried() {
@@ -248,7 +248,7 @@ impl Attached {
     /// Takes the device away. Cached data is written out first, for a while.
     fn let_go(&mut self, source: &Source, users: Users, deadline: Deadline) -> Result<(), AttachError> {
         let written = || source.array.stats().report().written_bytes;
-        let is_hurried = || users == Users::Unmount && source.asked.is_hurried();
+        let is_hurried = || source.asked.cuts_short(users);
         let limit = deadline.or_after(write_out_limit(users, deadline.left()));
         let patience = Patience { is_over: &is_hurried, ..Patience::while_written(&written, limit) };
         if users == Users::Unmount {

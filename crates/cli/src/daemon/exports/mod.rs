@@ -58,8 +58,8 @@ struct Told {
     addresses: Vec<String>,
 }
 
-/// What to do about the users of a block device that is being taken away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What to do about the users of a block device that is being taken away, from the mildest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Users {
     /// They keep it; the command fails.
     Refuse,
