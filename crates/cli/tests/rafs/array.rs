@@ -108,7 +108,7 @@ fn a_tree_git_and_a_database_live_through_a_stop_of_the_array() {
     );
     assert_eq!(counted, "2000|2001000\nok\n");
     assert!(fs::write(world.inside("new"), "x").is_err());
-    sandbox.done(&format!("umount {point}"));
+    world.umount();
     sandbox.assert_consistent("a");
 }
 
@@ -182,7 +182,7 @@ fn an_array_is_mounted_attached_or_served_and_what_is_in_the_way_is_named() {
     // A file beside the array's name.
     sandbox.member("a", MIB);
     sandbox.fails(1, "df a", &NONE, &["an array and a file", "./a"]);
-    sandbox.done(&format!("umount {point}"));
+    world.umount();
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn an_attached_array_is_not_mounted_and_its_block_device_has_the_same_file_syste
     sandbox.done(&format!("mount {device} {point}"));
     assert_eq!(fs::read(world.inside("file")).unwrap(), b"by the daemon");
     fs::write(world.inside("file"), "by another process").unwrap();
-    sandbox.done(&format!("umount {point}"));
+    world.umount();
     sandbox.done("detach a");
     sandbox.done(&format!("mount a {point}"));
     assert_eq!(fs::read(world.inside("file")).unwrap(), b"by another process");

@@ -94,7 +94,7 @@ fn nothing_that_was_synced_is_lost_when_the_daemon_is_killed() {
             assert_eq!(looked["clean"], true, "round {round}: {looked}");
         }
     }
-    sandbox.done(&format!("umount {point}"));
+    world.umount();
     sandbox.assert_consistent("a");
 }
 

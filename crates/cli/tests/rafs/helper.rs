@@ -122,5 +122,5 @@ fn the_pace_of_a_mounted_file_is_changed_and_takes_effect() {
     sandbox.done(&format!("mount {target} {point} -o remount,tt=100ms"));
     eventually("it is written out", || buffered() == 0);
     assert_eq!(pace(&world), (20, 100));
-    sandbox.done(&format!("umount {point}"));
+    world.umount();
 }

@@ -43,7 +43,7 @@ fn live_on(world: &World, target: &str) {
     sandbox.done(&format!("mount {target} {point} -o ro"));
     assert!(fs::read(world.inside("file")).unwrap() == content);
     assert!(fs::write(world.inside("new"), "x").is_err());
-    sandbox.done(&format!("umount {point}"));
+    world.umount();
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn made(world: &World) -> (String, u64, u64) {
     let large = world.inside("1/large");
     fs::write(&large, noise(7, (3 * MIB) as usize)).unwrap();
     let numbers = (fs::metadata(large).unwrap().ino(), fs::metadata(world.inside("1")).unwrap().ino());
-    sandbox.done(&format!("umount {point}"));
+    world.umount();
     (target, numbers.0, numbers.1)
 }
 
@@ -86,6 +86,6 @@ fn damage_is_shown_and_mended_and_the_rest_stays() {
         }
     }
     assert!(kept >= 100, "{kept} of 160 are as they were");
-    sandbox.done(&format!("umount {}", world.point()));
+    world.umount();
     assert_eq!(sandbox.json(&format!("fsck {target}"))["clean"], true);
 }

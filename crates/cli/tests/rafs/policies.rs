@@ -43,10 +43,10 @@ fn each_journal_mode_keeps_what_is_synced() {
         assert_eq!(done["commits"].as_u64().unwrap() == 0, mode == "none", "{mode}: {done}");
         assert_eq!(done["journaled_blocks"].as_u64().unwrap() >= 100, mode == "data", "{mode}: {done}");
         fs::copy(&target, &copy).unwrap();
-        sandbox.done(&format!("umount {point}"));
+        world.umount();
         sandbox.done(&format!("mount {copy} {point} -o ro"));
         assert!(fs::read(world.inside("file")).unwrap() == content, "{mode}");
-        sandbox.done(&format!("umount {point}"));
+        world.umount();
         assert!(sandbox.json(&format!("fsck -n {copy}"))["clean"] == true);
     }
 }
@@ -76,7 +76,7 @@ fn what_is_removed_is_discarded_if_that_is_wanted() {
                 (Some(0), true)
             );
         }
-        sandbox.done(&format!("umount {point}"));
+        world.umount();
     }
 }
 
@@ -123,7 +123,7 @@ fn the_stripe_counter_of_an_array_tells_whole_rows() {
     assert_eq!(done["stripes"]["fill"].as_array().unwrap().len(), 12);
     let told = sandbox.run("stat a --stripes", &NONE).out;
     assert!(told.contains("rows by read-modify-write: ") && told.contains("commits"), "{told}");
-    sandbox.done(&format!("umount {point}"));
+    world.umount();
     sandbox.fails(1, "stat a", &NONE, &["not mounted"]);
     assert_eq!(sandbox.json("df a")[0]["activity"], json!(null));
 }

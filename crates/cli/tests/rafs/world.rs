@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::common::{Need, Sandbox, can_run};
+use super::common::{Need, Sandbox, can_run, eventually};
 
 /// Whether file systems can be mounted here.
 #[track_caller]
@@ -27,6 +27,12 @@ impl World {
 
     pub(crate) fn point(&self) -> String {
         self.sandbox.path("mnt")
+    }
+
+    /// Unmounts it. A process that another test is just starting may hold a file there for a moment.
+    pub(crate) fn umount(&self) {
+        let line = format!("umount {}", self.point());
+        eventually(&line, || self.sandbox.run(&line, &[""; 0]).code == Some(0));
     }
 
     pub(crate) fn inside(&self, name: &str) -> PathBuf {
