@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use stripewise_device::IoBuf;
 use stripewise_format::rafs::{
     anchor::JournalPosition,
     journal::{Change, RecordHead},
@@ -102,12 +103,10 @@ pub(crate) async fn epochs(
     let geometry = volume.geometry();
     let mut found: BTreeMap<u64, JournalPosition> = BTreeMap::new();
     for stripe in 0..superblock.journal_stripes {
-        for row in 0..geometry.rows() {
-            let at = StripeNo(FIRST_JOURNAL_STRIPE + stripe);
-            let Ok(blocks) = volume.read_rows(at, row..row + 1).await else { continue };
-            let Ok(head) = RecordHead::decode(&blocks[0], superblock.journal_id()) else { continue };
-            let block =
-                (stripe * u64::from(geometry.rows()) + u64::from(row)) * u64::from(geometry.data_columns());
+        for (row, first) in (0_u64..).zip(first_blocks(volume, stripe).await) {
+            let head = first.and_then(|first| RecordHead::decode(&first, superblock.journal_id()).ok());
+            let Some(head) = head else { continue };
+            let block = (stripe * u64::from(geometry.rows()) + row) * u64::from(geometry.data_columns());
             let position = JournalPosition { epoch: head.id.epoch, sequence: head.id.sequence, block };
             let lowest = found.entry(position.epoch).or_insert(position);
             if position.sequence < lowest.sequence {
@@ -116,4 +115,18 @@ pub(crate) async fn epochs(
         }
     }
     found
+}
+
+/// The first block of each row of a stripe of the journal, if it can be read.
+async fn first_blocks(volume: &Arc<dyn Volume>, stripe: u64) -> Vec<Option<IoBuf>> {
+    let (geometry, at) = (volume.geometry(), StripeNo(FIRST_JOURNAL_STRIPE + stripe));
+    if let Ok(blocks) = volume.read_rows(at, 0..geometry.rows()).await {
+        return blocks.into_iter().step_by(geometry.data_columns() as usize).map(Some).collect();
+    }
+    let mut firsts = Vec::new();
+    for row in 0..geometry.rows() {
+        let blocks = volume.read_rows(at, row..row + 1).await;
+        firsts.push(blocks.ok().and_then(|blocks| blocks.into_iter().next()));
+    }
+    firsts
 }

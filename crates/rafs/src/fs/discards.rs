@@ -18,12 +18,28 @@ impl Shared {
     pub(super) async fn discard_some(&self) -> bool {
         let _batch = self.discarding.lock().await;
         let runs = self.state.lock().await.begin_discards();
-        for run in &runs {
+        self.discard(&runs).await;
+        self.state.lock().await.store.has_discards()
+    }
+
+    /// Discards all that waits once the file system is closed: nobody fills stripes any more.
+    pub(super) async fn discard_rest(&self) {
+        let _batch = self.discarding.lock().await;
+        loop {
+            let runs = self.state.lock().await.store.keep_discards(AT_ONCE);
+            if runs.is_empty() {
+                return;
+            }
+            self.discard(&runs).await;
+        }
+    }
+
+    async fn discard(&self, runs: &[Range<StripeNo>]) {
+        for run in runs {
             // What the volume cannot discard stays as it is, and nobody needs it.
             let discarded = self.volume.discard(run.clone()).await;
             self.state.lock().await.end_discard(run.clone(), discarded.is_ok());
         }
-        self.state.lock().await.store.has_discards()
     }
 
     /// Waits for the batch under way, and gives up the others: space is short, so what is free will be written again soon.

@@ -231,7 +231,10 @@ impl Shared {
             self.make_space().await?;
             let mut state = self.state.lock().await;
             if state.buffer.blocks() == 0 {
-                return state.close().await;
+                state.close().await?;
+                drop(state);
+                self.discard_rest().await;
+                return Ok(());
             }
         }
         Err(FsError::Invalid("the file system is used still: end what writes to it, and unmount it again"))

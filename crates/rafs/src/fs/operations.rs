@@ -316,6 +316,7 @@ impl Fs {
             let mut result = op(&mut *shared.state.lock().await, now).await;
             if result.as_ref().err() == Some(&FsError::NoSpace) {
                 shared.make_space().await?;
+                shared.end_discards().await;
                 result = op(&mut *shared.state.lock().await, now).await;
             }
             shared.kick.want();
@@ -363,8 +364,6 @@ impl Shared {
             state.checkpoint().await?;
         }
         drop(state);
-        self.checkpoint().await?;
-        self.end_discards().await;
-        Ok(())
+        self.checkpoint().await
     }
 }

@@ -211,6 +211,19 @@ fn stripes_that_become_free_are_discarded_once_that_is_durable() {
     world.check();
 }
 
+/// Nothing is left to the next mount, which knows of no stripe that it was free before.
+#[test]
+fn what_is_removed_just_before_an_unmount_is_discarded() {
+    let world = mounted(|options| options.discards = true);
+    let inode = file(&world, b"large", &vec![5; 40 * STRIPE]);
+    sync(&world);
+    world.run(move |fs| Box::pin(async move { fs.forget(inode, 1).await }));
+    world.run(|fs| Box::pin(fs.unlink(ROOT, b"large"))).unwrap();
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    assert!(world.volume.discarded() >= 40, "{} stripes", world.volume.discarded());
+    world.check();
+}
+
 #[test]
 fn files_that_are_synced_together_share_commits() {
     let world = mounted(|options| options.journal = JournalMode::Data);
