@@ -128,7 +128,7 @@ async fn clean(shared: &Shared, is_idle: bool) -> Result<bool, FsError> {
     let has_ended = stepped.is_err() || shared.state.lock().await.cleaning.is_walked();
     if has_ended {
         let mut written = shared.write_out(Scope::All).await;
-        if shared.state.lock().await.has_moved_nodes() {
+        if shared.state.lock().await.empties_stripes_of_tree() {
             written = written.and(shared.make_journal_room().await);
         }
         let ended = stepped.map(drop).and(written);

@@ -5,10 +5,10 @@
 //! likely to change soon. One walk over the tree finds the files that have blocks there, and reads these into the buffer, from where
 //! the next write-out takes them. Stripes of the tree are emptied by the same walk: the nodes that lie there get other places at the
 //! next checkpoint. No pass begins that would gain no stripe, and passes move up to a quarter of what files have
-//! written since the mount, and of nodes as much of what checkpoints have written: so they end.
+//! written since the mount, and nodes up to a quarter of the blocks that checkpoints have written: so they end.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::RangeInclusive,
     time::Duration,
 };
@@ -60,10 +60,12 @@ pub(super) struct Cleaning {
     /// Where the pass goes on.
     walk: Option<Scan>,
     victims: BTreeSet<StripeNo>,
-    /// Nodes get other places at the next checkpoint.
-    moves_nodes: bool,
+    /// Those of them that the tree has.
+    of_tree: BTreeSet<StripeNo>,
     /// Victims of earlier passes that were not written since. What is left in them cannot move, such as the rest of a large file.
     tried: BTreeSet<StripeNo>,
+    /// Those of the tree, and how many blocks of each were taken after the pass.
+    tried_of_tree: BTreeMap<StripeNo, u64>,
     /// When stripes were written, in order.
     recent: VecDeque<(Timestamp, StripeNo)>,
 }
@@ -104,12 +106,13 @@ impl State {
         }
         let is_young = self.cleaning.is_young(now, self.cleaned_after);
         let mut victims = self.victims(|stripe| !is_young(stripe));
-        victims.append(&mut self.victims_of_tree());
+        let of_tree = self.victims_of_tree();
+        victims.extend(&of_tree);
         if victims.is_empty() {
             return if self.victims(|_| true).is_empty() { Pass::No } else { Pass::Later };
         }
         self.store.avoid(&victims);
-        self.cleaning.victims = victims;
+        (self.cleaning.victims, self.cleaning.of_tree) = (victims, of_tree);
         self.cleaning.walk = Some(Scan::over(ALL));
         self.counters.cleaning_passes += 1;
         Pass::UnderWay
@@ -124,7 +127,7 @@ impl State {
         if may_move == 0 {
             return BTreeSet::new();
         }
-        self.chosen(GroupKind::Small, may_move, |stripe| {
+        self.chosen(GroupKind::Small, may_move, |stripe, _| {
             may_be(stripe) && !self.cleaning.tried.contains(&stripe)
         })
     }
@@ -136,19 +139,26 @@ impl State {
         let blocks = written.full_rows * columns + written.single_blocks;
         let cleaned = self.counters.cleaned_nodes;
         let may_move = (blocks.saturating_sub(cleaned) * MOVED_PERCENT / 100).saturating_sub(cleaned);
-        // The way to each node moves along, so that two for one are not too many.
+        // The way to each node moves along: that may double what moves.
         let filled = self.store.filled_by_nodes();
-        self.chosen(GroupKind::Metadata, may_move / 2, |stripe| stripe != filled)
+        self.chosen(GroupKind::Metadata, may_move / 2, |stripe, taken| {
+            stripe != filled && self.cleaning.tried_of_tree.get(&stripe) != Some(&taken)
+        })
     }
 
     /// The emptiest stripes of a kind that may be emptied, with up to `most` blocks; none if that would gain no stripe.
-    fn chosen(&self, kind: GroupKind, most: u64, may_be: impl Fn(StripeNo) -> bool) -> BTreeSet<StripeNo> {
+    fn chosen(
+        &self,
+        kind: GroupKind,
+        most: u64,
+        may_be: impl Fn(StripeNo, u64) -> bool,
+    ) -> BTreeSet<StripeNo> {
         let (mut victims, mut blocks) = (BTreeSet::new(), 0);
         for (stripe, taken) in self.store.half_empty(kind) {
             if blocks + taken > most {
                 break;
             }
-            if may_be(stripe) {
+            if may_be(stripe, taken) {
                 blocks += taken;
                 victims.insert(stripe);
             }
@@ -168,9 +178,8 @@ impl State {
         let Some(mut walk) = self.cleaning.walk.take() else { return Ok(false) };
         let Some(items) = walk.batch(self.store.tree()).await? else { return Ok(false) };
         if let Some(first) = items.first() {
-            let moved = self.store.leave_stripes(first.key, &self.cleaning.victims).await?;
+            let moved = self.store.leave_stripes(first.key, &self.cleaning.of_tree).await?;
             self.counters.cleaned_nodes += moved;
-            self.cleaning.moves_nodes |= moved > 0;
         }
         for item in items.into_iter().filter(|item| item.key.kind == KeyKind::Extent) {
             let extent = mapped(item.key.object, item.key, &item.value)?;
@@ -223,9 +232,9 @@ impl State {
         Ok(())
     }
 
-    /// Whether the pass has left nodes without places.
-    pub(super) fn has_moved_nodes(&mut self) -> bool {
-        std::mem::take(&mut self.cleaning.moves_nodes)
+    /// Whether a checkpoint empties stripes of the tree that the pass was to empty. Clients may have left places there, too.
+    pub(super) fn empties_stripes_of_tree(&self) -> bool {
+        !self.cleaning.of_tree.is_empty() && self.store.tree().dirty_nodes() > 0
     }
 
     /// What the pass has found is written out, or it was given up: its victims may be filled again. After an error that will come again
@@ -233,6 +242,12 @@ impl State {
     pub(super) fn end_cleaning(&mut self, ended: &Result<(), FsError>) {
         self.cleans &= matches!(ended, Ok(()) | Err(FsError::NoSpace | FsError::Io(_)));
         self.store.avoid(&BTreeSet::new());
+        let of_tree = std::mem::take(&mut self.cleaning.of_tree);
+        let left = self.store.half_empty(GroupKind::Metadata);
+        let left = left.into_iter().filter(|(stripe, _)| of_tree.contains(stripe));
+        // What is left there cannot move, such as damaged nodes.
+        self.cleaning.tried_of_tree.retain(|stripe, _| !of_tree.contains(stripe));
+        self.cleaning.tried_of_tree.extend(left);
         self.cleaning.tried.append(&mut self.cleaning.victims);
         self.cleaning.walk = None;
     }

@@ -1,15 +1,17 @@
 //! Discards: the volume is told of stripes that nobody needs any more.
 //!
-//! They go out in batches, in the background. A batch is kept from writers while it is under way, so it takes few of the stripes that
+//! They go out in batches, in the background, and the last ones at the end of an unmount. A batch is kept from writers while it is under way, so it takes few of the stripes that
 //! are free; where these are few, none is discarded, since it will be written again soon.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use super::{Shared, state::State};
 use crate::shape::StripeNo;
 
 /// Stripes that are discarded at the same time.
 const AT_ONCE: usize = 64;
+/// How long an unmount discards.
+const REST_MAX: Duration = Duration::from_secs(20);
 /// The part of the free stripes that may be under way: one in four.
 const FREE_PARTS: u64 = 4;
 
@@ -22,24 +24,28 @@ impl Shared {
         self.state.lock().await.store.has_discards()
     }
 
-    /// Discards all that waits once the file system is closed: nobody fills stripes any more.
+    /// Discards what waits once the file system is closed, when nobody fills stripes any more. An unmount does not wait long for that.
     pub(super) async fn discard_rest(&self) {
         let _batch = self.discarding.lock().await;
-        loop {
+        let began = self.env.now();
+        while self.env.now().since(began) < REST_MAX {
             let runs = self.state.lock().await.store.keep_discards(AT_ONCE);
-            if runs.is_empty() {
+            if runs.is_empty() || !self.discard(&runs).await {
                 return;
             }
-            self.discard(&runs).await;
         }
     }
 
-    async fn discard(&self, runs: &[Range<StripeNo>]) {
+    /// Discards runs of stripes. Returns whether the volume has discarded all of them.
+    async fn discard(&self, runs: &[Range<StripeNo>]) -> bool {
+        let mut are_done = true;
         for run in runs {
             // What the volume cannot discard stays as it is, and nobody needs it.
-            let discarded = self.volume.discard(run.clone()).await;
-            self.state.lock().await.end_discard(run.clone(), discarded.is_ok());
+            let is_done = self.volume.discard(run.clone()).await.is_ok();
+            self.state.lock().await.end_discard(run.clone(), is_done);
+            are_done &= is_done;
         }
+        are_done
     }
 
     /// Waits for the batch under way, and gives up the others: space is short, so what is free will be written again soon.

@@ -74,8 +74,8 @@ impl Shared {
     async fn fsync(&self, inode: u64) -> Result<(), FsError> {
         match self.options.journal {
             JournalMode::Data => self.journal_file(inode).await?,
-            JournalMode::None => self.write_out_file(inode).await?,
-            _ if self.is_large(inode).await => self.write_out_file(inode).await?,
+            JournalMode::None => self.write_out(Scope::File(inode)).await?,
+            _ if self.is_large(inode).await => self.write_out(Scope::File(inode)).await?,
             _ => {}
         }
         let ticket: Ticket = Arc::new((inode, Mutex::new(None)));
@@ -181,7 +181,7 @@ impl Shared {
                 self.syncs.lock().extend(tickets);
                 drop(state);
                 for inode in files {
-                    self.write_out_file(inode).await?;
+                    self.write_out(Scope::File(inode)).await?;
                 }
                 self.make_journal_room().await?;
                 continue;
@@ -203,7 +203,7 @@ impl Shared {
                 files.clear();
             }
             for inode in files {
-                self.write_out_file(inode).await?;
+                self.write_out(Scope::File(inode)).await?;
             }
             let mut state = self.state.lock().await;
             // Others may have synced small files meanwhile.
@@ -211,28 +211,41 @@ impl Shared {
                 return state.checkpoint().await;
             }
         }
-        Err(FULL)
+        self.make_journal_room_alone().await
     }
 
-    /// Writes out what was buffered of a file when this began. Clients that write on do not keep it from ending.
-    async fn write_out_file(&self, inode: u64) -> Result<(), FsError> {
-        self.write_out(Scope::File(inode, self.env.now())).await
+    /// As [`Shared::make_journal_room`], where clients write the same blocks again and again while these are written out: they wait.
+    async fn make_journal_room_alone(&self) -> Result<(), FsError> {
+        let _turn = self.turn.lock().await;
+        let mut state = self.state.lock().await;
+        for inode in state.journaled.files() {
+            loop {
+                let (count, planned) = state.plan_stripe(Scope::File(inode), self.env.now()).await?;
+                if let Some(planned) = &planned {
+                    let done = planned.carry_out(&*self.volume).await;
+                    state.settle(planned, done).await?;
+                } else if count == 0 {
+                    break;
+                }
+            }
+        }
+        if state.journaled.is_empty() { state.checkpoint().await } else { Err(FULL) }
     }
 
-    /// Writes out what was buffered when this began, of all files or of one.
+    /// Writes out what was buffered when this began, of all files or of one. Clients that write on do not keep it from ending.
     pub(super) async fn write_out(&self, scope: Scope) -> Result<(), FsError> {
         let _turn = self.turn.lock().await;
         let began = self.env.now();
         for batch in 1_u64.. {
             // Whole pieces go first: now and then the oldest file does, so that it is not put off by newer ones.
             let scope = match scope {
-                Scope::All if batch.is_multiple_of(OLDEST_EVERY) => self.oldest(began).await.unwrap_or(scope),
+                Scope::All if batch.is_multiple_of(OLDEST_EVERY) => self.oldest().await.unwrap_or(scope),
                 scope => scope,
             };
-            let written = self.write_stripes(scope).await?;
+            let written = self.write_stripes(scope, began).await?;
             let is_done = match scope {
                 Scope::All => written == 0 || self.is_new(began).await,
-                Scope::File(..) => written == 0,
+                Scope::File(_) => written == 0,
             };
             if is_done && !batch.is_multiple_of(OLDEST_EVERY) {
                 break;
@@ -242,8 +255,8 @@ impl Shared {
     }
 
     /// The file that waits for longest.
-    async fn oldest(&self, until: Timestamp) -> Option<Scope> {
-        self.state.lock().await.buffer.oldest_file().map(|inode| Scope::File(inode, until))
+    async fn oldest(&self) -> Option<Scope> {
+        self.state.lock().await.buffer.oldest_file().map(Scope::File)
     }
 
     /// Whether all that waits in the buffer came after this.
@@ -252,14 +265,14 @@ impl Shared {
     }
 
     /// Writes some stripes out. Returns how many blocks that were.
-    async fn write_stripes(&self, scope: Scope) -> Result<u64, FsError> {
+    async fn write_stripes(&self, scope: Scope, until: Timestamp) -> Result<u64, FsError> {
         let (mut planned, mut written, mut result) = (Vec::new(), 0, Ok(()));
         {
             let mut state = self.state.lock().await;
             state.check_writable()?;
             let most = STRIPES_AT_ONCE as u64 * u64::from(state.volume.geometry().stripe_blocks());
             while planned.len() < STRIPES_AT_ONCE && written < most {
-                match state.plan_stripe(scope).await {
+                match state.plan_stripe(scope, until).await {
                     Ok((0, None)) => break,
                     Ok((count, plan)) => {
                         written += count;

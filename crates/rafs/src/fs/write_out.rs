@@ -30,8 +30,8 @@ use crate::{
 pub(super) enum Scope {
     /// Whatever goes best together.
     All,
-    /// What one file has had in the buffer since this time or longer.
-    File(u64, Timestamp),
+    /// One file.
+    File(u64),
 }
 
 /// Blocks that are to lie in a stripe.
@@ -64,13 +64,18 @@ impl Planned {
 
 impl State {
     /// Plans the next stripe. What needs no stripe is written at once: small files go to the tree, and blocks in large stripes are
-    /// overwritten. None if nothing is left. The number tells how many blocks were written at once.
-    pub(super) async fn plan_stripe(&mut self, scope: Scope) -> Result<(u64, Option<Planned>), FsError> {
+    /// overwritten. None if nothing is left. Of one file only what has been in the buffer since `until` or longer is left. The number tells
+    /// how many blocks were written at once.
+    pub(super) async fn plan_stripe(
+        &mut self,
+        scope: Scope,
+        until: Timestamp,
+    ) -> Result<(u64, Option<Planned>), FsError> {
         let whole = match scope {
             _ if self.without.has(Technique::Layout) => None,
             Scope::All if self.without.has(Technique::Flush) => None,
             Scope::All => self.buffer.lend_whole(),
-            Scope::File(inode, until) => self.buffer.lend_whole_of(inode, until),
+            Scope::File(inode) => self.buffer.lend_whole_of(inode, until),
         };
         if let Some(whole) = whole {
             if self.are_overwritten(&whole.parts).await? {
@@ -83,7 +88,7 @@ impl State {
         }
         let has_some = match scope {
             Scope::All => self.buffer.oldest().is_some(),
-            Scope::File(inode, until) => self.buffer.has_due(inode, until),
+            Scope::File(inode) => self.buffer.has_due(inode, until),
         };
         if !has_some {
             return Ok((0, None));
@@ -99,7 +104,7 @@ impl State {
         let lent = match scope {
             Scope::All if self.without.has(Technique::Flush) => self.buffer.fill_oldest(room),
             Scope::All => self.buffer.fill(room, temperature, Owner { folder: 0, inode: 0 }),
-            Scope::File(inode, until) => self.buffer.fill_of(inode, room, until),
+            Scope::File(inode) => self.buffer.fill_of(inode, room, until),
         };
         let written = self.write_here(lent).await;
         match written {

@@ -25,8 +25,8 @@ impl Space {
         self.open_best(kind, near)
     }
 
-    /// Opens a stripe of this kind once more, if a row of it is free, and if it is neither filled nor emptied. Where rows do not count, none
-    /// is.
+    /// Opens a stripe of this kind once more, if a row of it is free, and if it is neither filled nor emptied. Where rows do not count, no
+    /// stripe is opened so.
     pub fn reopen(&mut self, kind: GroupKind, stripe: StripeNo) -> Option<Opened> {
         let is_open = self.open.contains(&stripe) && !lives(Mutant::FilledTwice);
         let is_of_kind = self.kind_of(self.group_of(stripe)?) == Some(kind);

@@ -26,7 +26,8 @@ impl Store {
         again.or_else(|| self.space.open(GroupKind::Small, near))
     }
 
-    /// The slots of a stripe that is open which are filled next: those of free rows; where none is, or rows do not count, all free ones.
+    /// The slots of an open stripe that are filled next: those of its free rows, or all free slots if it has no free row, or if rows do not
+    /// count.
     #[must_use]
     pub fn free_slots(&self, stripe: StripeNo) -> Vec<u32> {
         self.space.free_slots(stripe)
@@ -54,7 +55,7 @@ impl Store {
         Ok(self.tree.leave_places(key, is_left).await? as u64)
     }
 
-    /// The stripe that nodes are written to next.
+    /// The stripe where nodes were placed last.
     #[must_use]
     pub fn filled_by_nodes(&self) -> StripeNo {
         self.filling

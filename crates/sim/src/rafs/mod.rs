@@ -269,7 +269,10 @@ impl Story {
             // A member is missing: blocks that were written beside others may have taken these along.
             return Ok(());
         }
-        if self.lost.is_none() && self.volumes.members() > 0 && self.world.random(2) == 0 {
+        // After writeback, a look removes what cannot be read.
+        let may_lie =
+            self.lost.is_none() && self.volumes.members() > 0 && self.journal != JournalMode::Writeback;
+        if may_lie && self.world.random(2) == 0 {
             let member = self.volumes.make_lie(&self.world)?;
             self.has_liar = true;
             self.log.note(|| format!("member {member} lies"));
@@ -328,7 +331,8 @@ impl Story {
         let volume = Arc::new(Watched::new(self.world.env(), opened));
         let copies_may_differ = self.has_liar;
         look_for_damage_but(&self.world, volume.clone(), copies_may_differ)?;
-        let options = self.some_options();
+        // A write beside a block of a liar may make parity of what it says.
+        let options = MountOptions { is_read_only: self.has_liar, ..self.some_options() };
         self.log.note(|| format!("a mount with {options:?}"));
         let before = std::mem::replace(&mut self.journal, options.journal);
         let fs = mount(&self.world, volume.clone(), options)?;

@@ -305,6 +305,32 @@ fn what_is_left_of_the_tree_in_half_empty_stripes_moves_together() {
     world.check();
 }
 
+/// All nodes have left their places already, for those that the next checkpoint gives them: a pass makes that checkpoint, and ends.
+#[test]
+fn a_pass_ends_though_clients_have_moved_all_that_it_looks_for() {
+    let world = plain();
+    let all: Vec<u64> =
+        (0..2000_u32).map(|number| file(&world, leaked(format!("file {number}")), &[1; 1800])).collect();
+    let touch = |every: usize| {
+        for inode in all.iter().step_by(every).copied() {
+            let set = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
+            world.run(move |fs| Box::pin(fs.set_attr(inode, set))).unwrap();
+        }
+    };
+    world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    for every in [5, 7, 3] {
+        touch(every);
+        world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    }
+    touch(1);
+    world.env.pass(Duration::from_secs(200));
+    let counters = world.run(|fs| Box::pin(fs.counters()));
+    world.env.pass(Duration::from_secs(1000));
+    assert_eq!(world.run(|fs| Box::pin(fs.counters())), counters, "it ends");
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.check();
+}
+
 #[test]
 fn reads_of_nothing_and_behind_the_end_give_nothing() {
     let world = plain();
