@@ -113,6 +113,8 @@ mutants! {
     RedundancyNotAsked,
     /// Of what redundancy has of a block, the first content is taken, whatever it is.
     AnyCopyTaken,
+    /// Attributes that were set do not go to the tree.
+    AttributesForgotten,
     /// An unmount does not wake the background that is to end.
     EndNotHeard,
 }

@@ -85,6 +85,9 @@ impl State {
         inode.accessed_ns = set.accessed_ns.unwrap_or(inode.accessed_ns);
         inode.modified_ns = set.modified_ns.unwrap_or(inode.modified_ns);
         inode.changed_ns = now.ns;
+        if lives(Mutant::AttributesForgotten) {
+            self.dirty.remove(&number);
+        }
         self.attr(number).await
     }
 

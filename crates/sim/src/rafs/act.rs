@@ -11,6 +11,8 @@ pub enum Act {
     Write,
     /// It gives a file another length.
     Truncate,
+    /// It gives a file other permissions.
+    SetMode,
     /// It removes a name.
     Unlink,
     /// It renames a file, perhaps over another one.
@@ -35,10 +37,11 @@ pub enum Act {
 
 impl Act {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Create,
         Self::Write,
         Self::Truncate,
+        Self::SetMode,
         Self::Unlink,
         Self::Rename,
         Self::Read,
@@ -52,7 +55,7 @@ impl Act {
     ];
 
     /// Numbers below this stand for acts.
-    pub(super) const DRAWN: u64 = 27;
+    pub(super) const DRAWN: u64 = 28;
 
     /// The one that a number stands for.
     pub(super) fn drawn(number: u64) -> Self {
@@ -68,6 +71,7 @@ impl Act {
             23 => Self::ReadBeside,
             24..26 => Self::UseRemoved,
             26 => Self::Fault,
+            27 => Self::SetMode,
             _ => Self::Create,
         }
     }
@@ -79,6 +83,7 @@ impl fmt::Display for Act {
             Self::Create => "create",
             Self::Write => "write",
             Self::Truncate => "truncate",
+            Self::SetMode => "set-mode",
             Self::Unlink => "unlink",
             Self::Rename => "rename",
             Self::Read => "read",

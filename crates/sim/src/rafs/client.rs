@@ -23,7 +23,7 @@ use super::{
     Log,
     act::Act,
     ground::STRIPE_BYTES,
-    model::{Folder, SECTOR, judge},
+    model::{FIRST_MODE, Folder, SECTOR, judge},
     watched::{Fault, Watched},
 };
 
@@ -100,6 +100,7 @@ impl Client {
         let done = match (act, &file) {
             (Act::Write, Some((name, file))) => self.write(folder, name, *file).await,
             (Act::Truncate, Some((name, file))) => self.truncate(folder, name, *file).await,
+            (Act::SetMode, Some((name, file))) => self.set_mode(folder, name, *file).await,
             (Act::Unlink, Some((name, _))) => self.unlink(folder, name).await,
             (Act::Rename, Some((name, file))) => self.rename(folder, name, *file).await,
             (Act::Read, Some((name, file))) => self.read(folder, name, *file).await,
@@ -243,6 +244,14 @@ impl Client {
         if self.random(2) == 0 { self.write(folder, name, file).await } else { Ok(()) }
     }
 
+    async fn set_mode(&self, folder: u64, name: &str, file: u64) -> Done {
+        let mode = self.random(0o1000) as u32;
+        self.folder.lock().become_mode(file, mode);
+        let set = SetAttr { permissions: Some(mode), ..SetAttr::default() };
+        let done = self.with(folder, name, async |inode| self.fs.set_attr(inode, set).await).await;
+        self.told(done, |model| model.mode_stays(file))
+    }
+
     async fn unlink(&self, folder: u64, name: &str) -> Done {
         {
             let mut model = self.folder.lock();
@@ -352,5 +361,5 @@ impl Client {
 }
 
 fn new(file_type: FileType) -> NewInode {
-    NewInode { file_type, permissions: 0o644, uid: 0, gid: 0, device: 0 }
+    NewInode { file_type, permissions: FIRST_MODE, uid: 0, gid: 0, device: 0 }
 }

@@ -43,16 +43,20 @@ pub(super) async fn look(
 async fn contents(fs: &Fs, folder: u64, may_trail: bool) -> Result<Files, FsError> {
     let mut all = Files::new();
     for entry in fs.read_folder(folder, 0, 1000).await? {
-        let content = match fs.read(entry.inode, 0, 1 << 20).await {
+        let mut content = match fs.read(entry.inode, 0, 1 << 20).await {
             Ok(bytes) => Content { bytes: bytes.to_vec(), ..Content::default() },
             Err(FsError::Damaged { .. }) if may_trail => by_blocks(fs, entry.inode).await?,
             Err(error) => return Err(error),
         };
+        content.mode = fs.attr(entry.inode).await?.is.mode & PERMISSIONS;
         all.insert(String::from_utf8_lossy(&entry.name).into_owned(), content);
     }
     fs.forget(folder, 1).await;
     Ok(all)
 }
+
+/// The part of a mode that is no type.
+const PERMISSIONS: u32 = 0o7777;
 
 /// Reads a file of which some blocks cannot be read.
 async fn by_blocks(fs: &Fs, inode: u64) -> Result<Content, FsError> {

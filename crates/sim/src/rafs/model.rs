@@ -10,6 +10,9 @@ use super::ground::STRIPE_BYTES;
 pub(super) const BLOCK: usize = 4096;
 pub(super) const SECTOR: usize = 512;
 
+/// The permissions of a new file.
+pub(super) const FIRST_MODE: u32 = 0o644;
+
 /// Names in a client's folder, and which file each leads to.
 pub(super) type Names = BTreeMap<String, u64>;
 
@@ -23,12 +26,15 @@ pub(super) struct Content {
     pub(super) bytes: Vec<u8>,
     /// Of these, the blocks that cannot be read.
     pub(super) damaged: BTreeSet<usize>,
+    /// Its permissions.
+    pub(super) mode: u32,
 }
 
 /// A moment in the life of a folder: how many versions of its names and files there were.
 pub(super) struct Marks {
     names: usize,
     files: BTreeMap<u64, usize>,
+    modes: BTreeMap<u64, usize>,
 }
 
 /// A client's folder.
@@ -40,6 +46,8 @@ pub(super) struct Folder {
     names: Vec<Option<Names>>,
     /// All that each file was since it was durable.
     files: BTreeMap<u64, Vec<Vec<u8>>>,
+    /// All permissions that each file had since they were durable.
+    modes: BTreeMap<u64, Vec<u32>>,
     /// Files that had a stripe of their own once: what is left of it is overwritten where it lies, and sectors count.
     large: BTreeSet<u64>,
     /// A member was lost in the last crash: these may be anything.
@@ -55,6 +63,7 @@ impl Folder {
             name: format!("client {number}"),
             names: vec![None],
             files: BTreeMap::new(),
+            modes: BTreeMap::new(),
             large: BTreeSet::new(),
             forgives_large: false,
             was_journaled: false,
@@ -71,6 +80,7 @@ impl Folder {
     pub(super) fn new_file(&mut self) -> u64 {
         self.count += 1;
         self.files.insert(self.count, vec![Vec::new()]);
+        self.modes.insert(self.count, vec![FIRST_MODE]);
         self.count
     }
 
@@ -96,6 +106,16 @@ impl Folder {
         self.files.entry(file).or_default().push(bytes);
     }
 
+    /// A file's permissions become these, now or after a power failure.
+    pub(super) fn become_mode(&mut self, file: u64, mode: u32) {
+        self.modes.entry(file).or_default().push(mode);
+    }
+
+    /// A change of permissions was refused.
+    pub(super) fn mode_stays(&mut self, file: u64) {
+        self.modes.entry(file).or_default().pop();
+    }
+
     /// A change of bytes was refused.
     pub(super) fn bytes_stay(&mut self, file: u64) {
         self.files.entry(file).or_default().pop();
@@ -104,17 +124,20 @@ impl Folder {
     /// Names are durable, and this file, or all.
     pub(super) fn synced(&mut self, file: Option<u64>) {
         self.names.drain(..self.names.len() - 1);
-        for (number, versions) in &mut self.files {
-            if file.is_none_or(|file| file == *number) && !versions.is_empty() {
-                versions.drain(..versions.len() - 1);
-            }
+        let is_synced = |number: &u64| file.is_none_or(|file| file == *number);
+        for (_, versions) in self.files.iter_mut().filter(|(number, _)| is_synced(number)) {
+            versions.drain(..versions.len().saturating_sub(1));
+        }
+        for (_, versions) in self.modes.iter_mut().filter(|(number, _)| is_synced(number)) {
+            versions.drain(..versions.len().saturating_sub(1));
         }
     }
 
     /// What names and files are at this moment.
     pub(super) fn marks(&self) -> Marks {
         let files = self.files.iter().map(|(file, versions)| (*file, versions.len()));
-        Marks { names: self.names.len(), files: files.collect() }
+        let modes = self.modes.iter().map(|(file, versions)| (*file, versions.len()));
+        Marks { names: self.names.len(), files: files.collect(), modes: modes.collect() }
     }
 
     /// What was there at some moment, since which nothing became durable, is durable.
@@ -122,6 +145,11 @@ impl Folder {
         self.names.drain(..marks.names - 1);
         for (file, count) in &marks.files {
             if let Some(versions) = self.files.get_mut(file) {
+                versions.drain(..count.saturating_sub(1));
+            }
+        }
+        for (file, count) in &marks.modes {
+            if let Some(versions) = self.modes.get_mut(file) {
                 versions.drain(..count.saturating_sub(1));
             }
         }
@@ -143,25 +171,33 @@ impl Folder {
         };
         let last = self.names.iter().rev().find(|names| in_found(names)).cloned();
         let Some(names) = last else { return Err(self.why(found)) };
-        let mut files = BTreeMap::new();
+        let (mut files, mut modes) = (BTreeMap::new(), BTreeMap::new());
         for (name, file) in names.iter().flatten() {
+            modes.insert(
+                *file,
+                found.and_then(|found| found.get(name)).map(|content| content.mode).into_iter().collect(),
+            );
             let content =
                 found.and_then(|found| found.get(name)).filter(|content| content.damaged.is_empty());
             files.insert(*file, content.map(|content| content.bytes.clone()).into_iter().collect());
         }
-        (self.names, self.files) = (vec![names], files);
+        (self.names, self.files, self.modes) = (vec![names], files, modes);
         Ok(())
     }
 
     /// Whether each file is what it may be.
     fn fits(&self, names: &Names, found: &Files) -> Result<(), String> {
         for (name, file) in names {
+            let unit = if self.large.contains(file) && !self.was_journaled { SECTOR } else { BLOCK };
+            let versions = self.files.get(file).map_or(&[][..], Vec::as_slice);
+            let Content { bytes, damaged, mode } = &found[name];
+            let modes = self.modes.get(file).map_or(&[][..], Vec::as_slice);
+            if !modes.contains(mode) {
+                return Err(format!("{}/{name}: its mode is {mode:o}, and was one of {modes:?}", self.name));
+            }
             if self.forgives_large && self.large.contains(file) {
                 continue;
             }
-            let unit = if self.large.contains(file) && !self.was_journaled { SECTOR } else { BLOCK };
-            let versions = self.files.get(file).map_or(&[][..], Vec::as_slice);
-            let Content { bytes, damaged } = &found[name];
             judge_but(versions, bytes, unit, damaged)
                 .map_err(|what| format!("{}/{name}: {what}", self.name))?;
         }
