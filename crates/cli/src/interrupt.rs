@@ -36,6 +36,9 @@ pub(crate) struct Interrupt {
 impl Interrupt {
     /// From now on, the first of these signals only asks. Once this is dropped, a signal ends the process again.
     pub(crate) fn watch() -> io::Result<Self> {
+        // Its action goes first: one that came after the flag would be carried out while the waiting thread, which has seen the flag,
+        // drops this.
+        let watched = Watched::begin()?;
         let asked = Arc::new(AtomicBool::new(false));
         let (wakes, told) = UnixStream::pair()?;
         let mut actions = Actions::default();
@@ -45,7 +48,7 @@ impl Interrupt {
             actions.0.push(flag::register(signal, asked.clone())?);
             actions.0.push(pipe::register(signal, told.try_clone()?)?);
         }
-        Ok(Self { _watched: Watched::begin()?, _actions: actions, asked, wakes })
+        Ok(Self { _watched: watched, _actions: actions, asked, wakes })
     }
 
     pub(crate) fn is_asked(&self) -> bool {
