@@ -41,6 +41,15 @@ impl TestEnv {
         Arc::new(Self(Mutex::new(State { rng: fastrand::Rng::with_seed(seed), ..State::default() })))
     }
 
+    /// Drops all tasks. They hold the environment, and what they work on.
+    pub(crate) fn end(&self) {
+        let tasks = std::mem::take(&mut self.0.lock().tasks);
+        for task in tasks.into_iter().flatten() {
+            let future = task.future.lock().take();
+            drop(future);
+        }
+    }
+
     /// Runs a future and all tasks until the future ends.
     pub(crate) fn run<T: Send + 'static>(
         self: &Arc<Self>,

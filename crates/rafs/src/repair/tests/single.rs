@@ -70,6 +70,7 @@ fn what_was_synced_outlives_a_checkpoint_that_did_not_end_and_a_rotten_anchor() 
         let fs = image::mount(&env, &volume);
         volume.stop_after(seed % 24);
         let _ = env.run(async move { fs.checkpoint().await });
+        env.end();
         // What lies in front is lost: blocks of files, not nodes.
         let mut left = fastrand::Rng::with_seed(seed).u32(0..400);
         volume.lose_power(|| {
