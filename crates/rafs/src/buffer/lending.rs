@@ -121,7 +121,9 @@ impl Buffer {
     /// Lends the first entries of a file that are not lent and have waited since `until` or longer, as many as fit `room` blocks.
     pub fn fill_of(&mut self, inode: u64, room: u32, until: Timestamp) -> Vec<Lent> {
         let (mut lent, mut left) = (Vec::new(), u64::from(room));
-        for run in self.due_of(inode, until) {
+        // Each has a block or more.
+        let due: Vec<Range<u64>> = self.due_of(inode, until).take(room as usize).collect();
+        for run in due {
             if left == 0 {
                 break;
             }
@@ -135,17 +137,17 @@ impl Buffer {
     /// Whether something of a file is not lent, and has waited since `until` or longer.
     #[must_use]
     pub fn has_due(&self, inode: u64, until: Timestamp) -> bool {
-        !self.due_of(inode, until).is_empty()
+        self.due_of(inode, until).next().is_some()
     }
 
     /// The blocks of a file's entries that are not lent, and have waited since `until` or longer.
-    fn due_of(&self, inode: u64, until: Timestamp) -> Vec<Range<u64>> {
-        let is_due = |entry: &Entry| !entry.is_lent && entry.since <= until;
-        let due = self.slots(inode, 0..u64::MAX).into_iter().filter_map(|slot| {
-            let first = self.lists.get(slot).filter(|entry| is_due(entry))?.first;
-            Some(first..first + slot.blocks())
-        });
-        due.collect()
+    fn due_of(&self, inode: u64, until: Timestamp) -> impl Iterator<Item = Range<u64>> {
+        let slots = self.files.get(&inode).into_iter().flatten();
+        let is_due = move |entry: &&Entry| !entry.is_lent && entry.since <= until;
+        slots.filter_map(move |(first, slot)| {
+            self.lists.get(*slot).filter(is_due)?;
+            Some(*first..*first + slot.blocks())
+        })
     }
 
     /// Whether what was lent is still what the file has.

@@ -1,7 +1,7 @@
 //! Discards: the volume is told of stripes that nobody needs any more.
 //!
-//! They go out in batches, in the background, and the last ones at the end of an unmount. A batch is kept from writers while it is under way, so it takes few of the stripes that
-//! are free; where these are few, none is discarded, since it will be written again soon.
+//! They go out in batches, in the background, and the last ones at the end of an unmount. A batch is kept from writers while it is under
+//! way, so it takes few of the stripes that are free; where these are few, none is discarded, since it will be written again soon.
 
 use std::{ops::Range, time::Duration};
 

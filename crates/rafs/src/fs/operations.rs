@@ -309,11 +309,15 @@ impl Fs {
         let shared = self.shared.clone();
         self.spawn(async move {
             let now = shared.now();
-            if shared.state.lock().await.needs_checkpoint() {
+            let mut state = shared.state.lock().await;
+            if state.needs_checkpoint() {
+                drop(state);
                 // If that fails, the change may still do.
                 let _ = shared.make_space().await;
+                state = shared.state.lock().await;
             }
-            let mut result = op(&mut *shared.state.lock().await, now).await;
+            let mut result = op(&mut state, now).await;
+            drop(state);
             if result.as_ref().err() == Some(&FsError::NoSpace) {
                 shared.make_space().await?;
                 shared.end_discards().await;

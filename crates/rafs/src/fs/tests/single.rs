@@ -251,7 +251,7 @@ fn a_new_folder_in_new_folders_is_renamed() {
     world.check();
 }
 
-/// Every two seconds a client writes a row, and nothing else waits.
+/// Every seven seconds a client writes a row, and nothing else waits.
 #[test]
 fn what_is_written_out_now_and_then_fills_stripes_on() {
     let world = plain();
