@@ -198,7 +198,7 @@ impl Destager {
         let is_wanted = std::mem::take(&mut self.is_wanted) || cache.take_want_of_room();
         let now = jobs.life.env().now();
         let called_for = self.called_for(fill, cache.leaving_blocks().saturating_sub(blocks as u64));
-        let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0), now);
+        let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0 || is_wanted), now);
         if fill.dirty == 0 {
             return None;
         }
@@ -258,7 +258,7 @@ impl Destager {
             let (mut through, mut back) = cache.accounts(written.bytes);
             let ([through_ns, back_ns, others_ns], members) = jobs.stripes.spent();
             (through.ns, back.ns) = (through_ns, back_ns);
-            Spent { through, back, others_ns, members }
+            Spent { through, back, others_ns, members, full_blocks: cache.full_blocks() }
         };
         let stripe_blocks = cache.stripe_blocks();
         let excess = cache.dirty_excess();
