@@ -15,8 +15,10 @@ pub(crate) trait Past: Send {
 /// What the cache, clients and members have come to.
 pub(crate) struct Seen<'a> {
     pub(crate) fill: Fill,
-    /// The policy of when calls for destages, or a writer lacks memory.
+    /// The policy of when calls for destages.
     pub(crate) wants_room: bool,
+    /// A writer lacks memory.
+    pub(crate) lacks_memory: bool,
     /// So much more may be dirty than members were measured to take in the time that a flush may take, as a part of that.
     /// Until there is no excess, writers are slowed.
     pub(crate) excess: f64,
@@ -30,7 +32,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Whether the cache is full, if it was so before: room was called for, and since then the cache
+    /// Whether the cache is full, if it was so before: the policy of when has called for room, and since then the cache
     /// was never far below its low mark, where destages that make room stop.
     pub(super) fn is_full(&self, was_full: bool) -> bool {
         /// No longer full if fewer blocks are dirty than the low mark by one part in so many.
@@ -50,6 +52,8 @@ pub(crate) struct Spent {
     pub(crate) members: u64,
     /// Blocks that were destaged as soon as all of their stripe was dirty.
     pub(crate) full_blocks: u64,
+    /// Writes that were gathered, and so reached members as one with others.
+    pub(crate) gathered: u64,
 }
 
 /// One way's account.

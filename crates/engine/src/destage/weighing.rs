@@ -7,7 +7,7 @@
 //!
 //! Where members are not the limit, such as flash under a few clients, or where both ways occupy them alike,
 //! [turns](super::Turns) decide. So they do on streams: past the cache, writes of a stream are gathered into whole stripes, but
-//! not those of a sample, whose neighbours go the other way. Both ways write whole stripes then, and the cache copies what it
+//! hardly those of a sample, whose neighbours go the other way. Both ways write whole stripes then, and the cache copies what it
 //! takes: where clients are served alike, streams go past it.
 
 use std::time::Duration;
@@ -16,6 +16,7 @@ use stripewise_device::Timestamp;
 
 use super::{
     Flushes, Passing, PastPolicy, Turns,
+    passing::EXCESS_MAX,
     past::{Bound, Past, Seen, Spent, Verdict, Weighed, Why},
     ways::{Blocks, SIZES, Sizes, Ways},
 };
@@ -133,19 +134,19 @@ impl Weighing {
     fn decide(&mut self, seen: &Seen<'_>) -> Verdict {
         self.older = self.older.min(seen.fill.dirty);
         self.look_at_size(seen);
-        self.is_full = self.is_through || seen.is_full(self.is_full);
+        self.is_full =
+            self.is_through || self.streams_pass() || seen.lacks_memory || seen.is_full(self.is_full);
         if !self.is_full {
             self.window = None;
             self.busy = None;
-            self.is_streamed = false;
             self.streams.pause();
+            self.is_streamed = false;
             return self.turns.next(seen);
         }
         self.measure(seen);
-        if self.is_streamed && seen.excess <= 0.0 {
+        if self.is_streamed {
             self.turns.pause(None);
-            let is_put = self.streams.next(taken(seen), Flushes::Seldom, seen.now);
-            return Verdict::of_all(!is_put, Why::Served);
+            return Verdict::of_all(!self.puts_streams(seen), Why::Served);
         }
         self.streams.pause();
         if self.is_through {
@@ -184,7 +185,9 @@ impl Weighing {
         let [through, back] = [(spent.through, earlier.through), (spent.back, earlier.back)]
             .map(|(now, before)| now.since(before));
         let written_blocks = (through.bytes + back.bytes) / BLOCK_BYTES as u64;
-        self.look_for_streams(written_blocks, spent.full_blocks - earlier.full_blocks, through.count);
+        let full_blocks = spent.full_blocks - earlier.full_blocks;
+        let gathered = spent.gathered - earlier.gathered;
+        self.look_for_streams((written_blocks, full_blocks), (through.count, gathered));
         let older = self.older;
         self.older = older.saturating_sub(back.count);
         if std::mem::take(&mut self.is_settling) {
@@ -205,13 +208,28 @@ impl Weighing {
         self.choose(busy, through.count, seen.now);
     }
 
-    /// Looks whether clients write streams: of so many blocks, so many were destaged as whole stripes at once. While all writes go past
-    /// the cache, streams go on as long as there are writes.
-    fn look_for_streams(&mut self, written: u64, full: u64, passed: u64) {
-        let all_pass = self.bound == Some(Bound::ALL);
-        self.is_streamed = match all_pass {
-            true => self.is_streamed && passed >= PASSED_MIN,
-            false => written > 0 && full as f64 >= STREAMED * written as f64,
+    /// Streams go past the cache. What is dirty stays so then, unless it is old: the cache counts as full all the same.
+    fn streams_pass(&self) -> bool {
+        self.is_streamed && self.bound == Some(Bound::ALL)
+    }
+
+    /// Whether streams go by way of the cache.
+    fn puts_streams(&mut self, seen: &Seen<'_>) -> bool {
+        if seen.excess > EXCESS_MAX {
+            self.streams.pause();
+            return self.streams.best();
+        }
+        self.streams.next(taken(seen), Flushes::Seldom, seen.now)
+    }
+
+    /// Looks whether clients write streams: of so many blocks, so many were destaged as whole stripes at once; or of so many writes that
+    /// went past the cache, so many were gathered. Writes that have not reached members yet say nothing.
+    fn look_for_streams(&mut self, (written, full): (u64, u64), (passed, gathered): (u64, u64)) {
+        let is_share = |some: u64, all: u64| all > 0 && some as f64 >= STREAMED * all as f64;
+        self.is_streamed = match self.streams_pass() {
+            true if passed == 0 => written > 0,
+            true => is_share(gathered, passed),
+            false => is_share(full, written),
         };
     }
 
@@ -221,6 +239,7 @@ impl Weighing {
             self.older = seen.fill.dirty;
             // A window of both sizes says nothing of either, and what was chosen for another size nothing of this one.
             self.window = None;
+            self.is_streamed = false;
             let (through, back) = self.known();
             self.is_through &= through.is_some() && back.is_some();
         }

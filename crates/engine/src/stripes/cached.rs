@@ -169,18 +169,10 @@ impl Stripes {
             }
         }
         drop(wait);
-        let geometry = self.geometry();
-        let begun = self.start_stripe(&self.requests.enter(), &geometry, write, true);
-        match begun {
-            Progress::Done(done) => done,
-            Progress::Waits(Rest::Behind(write, place, alone)) => {
-                self.finish_stripe(self.wait_behind(&place, write, alone)).await
-            }
-            Progress::Waits(rest) => self.finish_stripe(rest).await,
-        }
+        self.finish_stripe(Rest::Rows(write)).await
     }
 
-    /// Puts gathered writes into the cache, each by itself.
+    /// Carries out gathered writes each by itself, as far as need be by way of the cache.
     pub(super) async fn put_gathered(&self, stripe: StripeIndex, gathered: (usize, Vec<Part>)) {
         let (mut start, parts) = gathered;
         let mut puts = FuturesUnordered::new();

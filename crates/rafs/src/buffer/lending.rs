@@ -55,15 +55,24 @@ impl Buffer {
         range: impl RangeBounds<(u64, u64)>,
         is_due: impl Fn(&Entry) -> bool,
     ) -> Option<Whole> {
-        let is_free = |(inode, piece): &&(u64, u64)| {
-            let slots = self.slots(*inode, self.blocks_of(*piece));
-            let entries: Option<Vec<&Entry>> = slots.into_iter().map(|slot| self.lists.get(slot)).collect();
-            entries.is_some_and(|all| {
-                all.iter().all(|entry| !entry.is_lent) && all.iter().any(|entry| is_due(entry))
-            })
-        };
+        let is_free = |(inode, piece): &&(u64, u64)| self.is_free(*inode, self.blocks_of(*piece), &is_due);
         let (inode, piece) = *self.whole.range(range).find(is_free)?;
         Some(Whole { piece, parts: self.lend(inode, self.blocks_of(piece)) })
+    }
+
+    /// Whether some blocks of a file are buffered of which nothing is lent, and some have waited since `until` or longer.
+    #[must_use]
+    pub fn is_due(&self, inode: u64, blocks: Range<u64>, until: Timestamp) -> bool {
+        self.is_free(inode, blocks, &|entry| entry.since <= until)
+    }
+
+    /// Whether nothing of some blocks is lent, and some of them are due.
+    fn is_free(&self, inode: u64, blocks: Range<u64>, is_due: &impl Fn(&Entry) -> bool) -> bool {
+        let slots = self.slots(inode, blocks);
+        let entries: Option<Vec<&Entry>> = slots.into_iter().map(|slot| self.lists.get(slot)).collect();
+        entries.is_some_and(|all| {
+            all.iter().all(|entry| !entry.is_lent) && all.iter().any(|entry| is_due(entry))
+        })
     }
 
     /// Lends what is buffered of some blocks of a file, but for what is lent already.

@@ -165,6 +165,20 @@ impl Buffer {
             .collect()
     }
 
+    /// The blocks of a file among these that are not buffered.
+    #[must_use]
+    pub fn missing(&self, inode: u64, blocks: Range<u64>) -> Vec<Range<u64>> {
+        let mut at = blocks.start;
+        let mut missing = Vec::new();
+        for run in self.runs(inode, blocks.start).take_while(|run| run.start < blocks.end) {
+            missing.push(at..run.start);
+            at = run.end;
+        }
+        missing.push(at..blocks.end);
+        missing.retain(|run| !run.is_empty());
+        missing
+    }
+
     /// Whether something of a file is buffered.
     #[must_use]
     pub fn has(&self, inode: u64) -> bool {

@@ -60,6 +60,8 @@ pub struct MountOptions {
     pub without: Without,
     /// Which of two stripes has more room.
     pub measure: Measure,
+    /// All of a file that is longer than a stripe lies in stripes of its own, its tail, too, which wastes the rest of the last one.
+    pub pads: bool,
     /// Nodes of the tree that are kept in memory.
     pub cached_nodes: usize,
 }
@@ -77,6 +79,7 @@ impl Default for MountOptions {
             journal: JournalMode::default(),
             without: Without::default(),
             measure: Measure::Rows,
+            pads: false,
             cached_nodes: 1 << 14,
         }
     }
@@ -88,7 +91,7 @@ impl MountOptions {
     pub fn of(preset: Preset) -> Self {
         match preset {
             Preset::Default => Self::default(),
-            Preset::Paper => Self { measure: Measure::Blocks, cleans: false, ..Self::default() },
+            Preset::Paper => Self { measure: Measure::Blocks, cleans: false, pads: true, ..Self::default() },
         }
     }
 }

@@ -2,15 +2,19 @@
 //!
 //! A piece of a file is a stripe long. While it is not full it lies in stripes with others. Once it is, its blocks are read into the
 //! buffer, from where the next write-out takes them as a whole.
+//!
+//! The paper goes by the size of files alone (rafs III-A): all of one that is longer than a stripe is a large file. A mount by its rules
+//! pads parts of pieces with zeroes, so that they have stripes of their own from the beginning.
 
 use std::ops::Range;
 
-use stripewise_device::SharedBuf;
+use stripewise_device::{IoBuf, SharedBuf, Timestamp};
 use stripewise_format::rafs::space::GroupKind;
 
 use super::{
-    FsError,
+    FsError, Technique,
     state::{Now, State},
+    write_out::Scope,
 };
 use crate::{
     buffer::{Owner, Temperature},
@@ -40,6 +44,52 @@ impl State {
         let parts: Vec<_> = all.iter().filter_map(|one| one.part(&blocks)).collect();
         let counted: u64 = parts.iter().map(|part| u64::from(part.extent.blocks)).sum();
         Ok(counted == blocks.end - blocks.start && parts.iter().any(|part| part.extent.crcs.is_some()))
+    }
+
+    /// Notes the pieces of a file of this length among these blocks, which were just written to the buffer, if they are to be padded.
+    pub(super) fn note_parts(&mut self, inode: u64, size_bytes: u64, blocks: &Range<u64>) {
+        let of_piece = u64::from(self.volume.geometry().stripe_blocks());
+        if self.pads && !self.without.has(Technique::Layout) && size_bytes > of_piece * BLOCK_BYTES as u64 {
+            let pieces = blocks.start / of_piece..blocks.end.div_ceil(of_piece);
+            self.to_pad.extend(pieces.map(|piece| (inode, piece)));
+        }
+    }
+
+    /// Pads one of the noted pieces that may be written out, if there is one of which nothing has a place yet: what is missing of it is in
+    /// the buffer then, as zeroes that have waited since `until`. False if not.
+    pub(super) async fn pad_piece(&mut self, scope: Scope, until: Timestamp) -> Result<bool, FsError> {
+        let of_piece = u64::from(self.volume.geometry().stripe_blocks());
+        while let Some((inode, piece)) = self.next_to_pad(scope, until) {
+            self.to_pad.remove(&(inode, piece));
+            let blocks = piece * of_piece..(piece + 1) * of_piece;
+            let missing = self.buffer.missing(inode, blocks.clone());
+            let count: u64 = missing.iter().map(|run| run.end - run.start).sum();
+            let has_room =
+                self.buffer.room() >= count && self.reserve(count).is_ok() && self.has_whole_stripe();
+            if count == 0 || !has_room || !self.mapped(inode, blocks).await?.is_empty() {
+                continue;
+            }
+            let owner = Owner { folder: self.live(inode).await?.inode.parent, inode };
+            for run in missing {
+                let zeroes = IoBuf::zeroed((run.end - run.start) as usize * BLOCK_BYTES).freeze();
+                self.buffer.write(owner, Temperature::New, run.start, &zeroes, until);
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// A noted piece that may be written out: of one file only one of which something has waited since `until` or longer.
+    fn next_to_pad(&self, scope: Scope, until: Timestamp) -> Option<(u64, u64)> {
+        let of_piece = u64::from(self.volume.geometry().stripe_blocks());
+        let (pieces, until) = match scope {
+            Scope::All => ((0, 0)..=(u64::MAX, u64::MAX), Timestamp(u64::MAX)),
+            Scope::File(inode) => ((inode, 0)..=(inode, u64::MAX), until),
+        };
+        let is_due = |(inode, piece): &&(u64, u64)| {
+            self.buffer.is_due(*inode, piece * of_piece..(piece + 1) * of_piece, until)
+        };
+        self.to_pad.range(pieces).find(is_due).copied()
     }
 
     /// Whether a piece would get a stripe of its own.

@@ -105,7 +105,8 @@ pub enum Preset {
     /// Ours: stripes with most free rows come first, and what is left in half-empty ones moves together.
     #[default]
     Default,
-    /// The paper's: stripes with most free blocks come first, and nothing moves.
+    /// The paper's: stripes with most free blocks come first, nothing is cleaned, and all of a file that is longer than a stripe lies in
+    /// stripes of its own.
     Paper,
 }
 

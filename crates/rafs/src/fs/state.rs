@@ -71,6 +71,8 @@ pub(super) struct State {
     pub(super) unused: BTreeSet<u64>,
     /// Pieces of files, a stripe each, that are full and lie in several parts: to be written as a whole.
     pub(super) full: BTreeSet<(u64, u64)>,
+    /// Parts of pieces of large files, which are to have stripes of their own as if they were full; none is noted if they are not to.
+    pub(super) to_pad: BTreeSet<(u64, u64)>,
     /// Where files were written out last: the next ones go on there.
     pub(super) near: StripeNo,
     /// The stripe that parts of files of a temperature were written to last. Its free rows are next.
@@ -82,6 +84,8 @@ pub(super) struct State {
     pub(super) cleaned_after: Duration,
     /// Of the paper's techniques, those that are off.
     pub(super) without: Without,
+    /// All of a large file lies in stripes of its own.
+    pub(super) pads: bool,
     pub(super) journal: JournalMode,
     pub(super) counters: Counters,
     pub(super) is_read_only: bool,
@@ -103,12 +107,14 @@ impl State {
             shrunk: BTreeSet::new(),
             unused: BTreeSet::new(),
             full: BTreeSet::new(),
+            to_pad: BTreeSet::new(),
             near: StripeNo(0),
             filling: BTreeMap::new(),
             cleaning: Cleaning::default(),
             cleans: options.cleans,
             cleaned_after: options.cleaned_after,
             without: options.without,
+            pads: options.pads,
             journal: options.journal,
             counters: Counters::default(),
             is_read_only: options.is_read_only,

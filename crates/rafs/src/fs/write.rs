@@ -66,6 +66,7 @@ impl State {
             self.buffer_write(owner, first, &part, now);
         }
         self.touch(inode)?.size_bytes = grown;
+        self.note_parts(inode, grown, &blocks);
         self.note_change(inode, now)
     }
 

@@ -17,7 +17,7 @@ use stripewise_format::{
 
 use super::{FsError, JournalMode, Technique, map::Mapped, state::State};
 use crate::{
-    buffer::{Lent, Owner, Temperature},
+    buffer::{Buffer, Lent, Owner, Temperature, Whole},
     mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo, StripeNo},
     space::Opened,
@@ -71,13 +71,7 @@ impl State {
         scope: Scope,
         until: Timestamp,
     ) -> Result<(u64, Option<Planned>), FsError> {
-        let whole = match scope {
-            _ if self.without.has(Technique::Layout) => None,
-            Scope::All if self.without.has(Technique::Flush) => None,
-            Scope::All => self.buffer.lend_whole(),
-            Scope::File(inode) => self.buffer.lend_whole_of(inode, until),
-        };
-        if let Some(whole) = whole {
+        if let Some(whole) = self.whole_piece(scope, until).await? {
             if self.are_overwritten(&whole.parts).await? {
                 return Ok((self.overwrite_all(&whole.parts).await?, None));
             }
@@ -116,6 +110,21 @@ impl State {
                 self.store.close_stripe(opened.stripe);
                 other.map(|(done, _)| (done, None))
             }
+        }
+    }
+
+    /// A piece of a file that is buffered as a whole, or is padded so that it is.
+    async fn whole_piece(&mut self, scope: Scope, until: Timestamp) -> Result<Option<Whole>, FsError> {
+        if self.without.has(Technique::Layout) || scope == Scope::All && self.without.has(Technique::Flush) {
+            return Ok(None);
+        }
+        let lend = |buffer: &mut Buffer| match scope {
+            Scope::All => buffer.lend_whole(),
+            Scope::File(inode) => buffer.lend_whole_of(inode, until),
+        };
+        match lend(&mut self.buffer) {
+            None if self.pad_piece(scope, until).await? => Ok(lend(&mut self.buffer)),
+            whole => Ok(whole),
         }
     }
 

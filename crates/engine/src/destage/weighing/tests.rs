@@ -26,8 +26,12 @@ struct Load {
     left: u64,
     /// Blocks that are no longer dirty.
     clean: u64,
+    /// Writes that were gathered so far.
+    gathered: f64,
     /// All that is destaged is whole stripes.
     is_stream: bool,
+    /// What is destaged is on its way as soon as it is dirty: only that writers lack memory shows that the cache is full.
+    drains: bool,
     /// What a byte costs if all writes go through.
     gathered_ns: Option<f64>,
 }
@@ -45,7 +49,10 @@ impl Load {
             let [through, back] = [share * bytes, (1.0 - share) * bytes];
             self.spent.through.ns += (through * through_ns) as u64;
             self.spent.through.bytes += through as u64;
-            self.passed += through / (BLOCK * self.blocks.max(1)) as f64;
+            let writes = through / (BLOCK * self.blocks.max(1)) as f64;
+            self.passed += writes;
+            self.gathered += if self.is_stream && share >= 1.0 { writes } else { 0.0 };
+            self.spent.gathered = self.gathered as u64;
             self.spent.through.count = self.passed as u64;
             self.spent.back.ns += (back * back_ns) as u64;
             self.spent.back.bytes += back as u64;
@@ -67,7 +74,8 @@ impl Load {
         let spent = || Spent { members: MEMBERS - self.left, ..self.spent };
         let seen = Seen {
             fill: Fill { dirty: HIGH - self.clean, low: HIGH * 85 / 95, high: HIGH },
-            wants_room: self.clean == 0,
+            wants_room: self.clean == 0 && !self.drains,
+            lacks_memory: self.drains,
             excess: 0.0,
             stripe_blocks: 128,
             written: self.written,
@@ -161,6 +169,7 @@ fn while_there_is_room_writes_are_put() {
     let seen = Seen {
         fill: Fill { dirty: 10, low: 85, high: 95 },
         wants_room: false,
+        lacks_memory: false,
         excess: 0.0,
         stripe_blocks: 128,
         written: Served::default(),
@@ -189,9 +198,13 @@ fn streams_go_the_way_that_serves_them_faster() {
     load.gathered_ns = Some(80.0);
     load.run(60, (400.0, 100.0), 1.0);
     assert!(load.run(60, (400.0, 100.0), 1.0).0 > 0.9);
+    // What was on its way to members is there.
+    (load.drains, load.clean) = (true, HIGH);
+    assert!(load.run(60, (400.0, 100.0), 1.0).0 > 0.9);
+    (load.drains, load.clean) = (false, 0);
     load.is_stream = false;
     load.gathered_ns = None;
-    load.run(60, (400.0, 100.0), 1.0);
+    load.run(1, (400.0, 100.0), 1.0);
     assert!(load.run(60, (400.0, 100.0), 1.0).0 < 0.1, "no stream any more");
 }
 
@@ -228,6 +241,7 @@ fn a_cache_that_fills_up_is_not_taken_for_fast() {
         let seen = Seen {
             fill: Fill { dirty: HIGH + 64 * step, low: HIGH, high: HIGH },
             wants_room: true,
+            lacks_memory: false,
             excess: 0.0,
             stripe_blocks: 128,
             written: Served::default(),

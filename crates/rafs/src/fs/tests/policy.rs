@@ -1,5 +1,7 @@
 //! What journal modes, presets, techniques of the paper and discards change.
 
+use std::ops::Range;
+
 use super::{
     single::{file, plain},
     *,
@@ -236,4 +238,47 @@ fn files_that_are_synced_together_share_commits() {
     assert_eq!(counted.journaled_blocks, 120);
     assert!(counted.commits <= 8, "{counted:?}");
     world.check();
+}
+
+/// A file of a stripe and a tenth has two stripes by the rules of the paper, and what comes behind it goes to the second one, where it
+/// lies.
+#[test]
+fn the_paper_gives_the_tail_of_a_large_file_a_stripe_of_its_own() {
+    for preset in Preset::ALL {
+        let is_padded = preset == Preset::Paper;
+        let world = mounted(|options| options.pads = MountOptions::of(preset).pads);
+        let len = STRIPE + 6 * BLOCK_BYTES + 100;
+        let inode = file(&world, b"large", &vec![5; len]);
+        let small = file(&world, b"small", &vec![5; STRIPE / 2]);
+        sync(&world);
+        let counted = counters(&world);
+        let written = if is_padded { 128 + 32 } else { 64 + 7 + 32 };
+        assert_eq!(counted.written_blocks, written, "{preset:?}");
+        let plain = |inode: u64, blocks: Range<u64>| {
+            world.run(move |fs| {
+                Box::pin(async move {
+                    let all = fs.shared.state.lock().await.mapped(inode, blocks).await.unwrap();
+                    all.iter().all(|one| one.extent.crcs.is_none())
+                })
+            })
+        };
+        assert!(plain(inode, 0..64) && plain(inode, 64..71) == is_padded && !plain(small, 0..32));
+        // Appended.
+        let end = len as u64;
+        let more = IoBuf::copy_of(&[5; 3 * BLOCK_BYTES]).freeze();
+        world.run(move |fs| Box::pin(fs.write(inode, end, more))).unwrap();
+        sync(&world);
+        assert_eq!(counters(&world).overwritten_blocks > 0, is_padded);
+        overwrite(&world, inode, 65 * BLOCK_BYTES);
+        sync(&world);
+        // Longer: what was wasted is zeroes.
+        let longer = SetAttr { size_bytes: Some(3 * STRIPE as u64), ..SetAttr::default() };
+        world.run(move |fs| Box::pin(fs.set_attr(inode, longer))).unwrap();
+        let rest =
+            world.run(move |fs| Box::pin(fs.read(inode, end + 3 * BLOCK_BYTES as u64, STRIPE))).unwrap();
+        assert!(rest.len() == STRIPE && rest.iter().all(|byte| *byte == 0));
+        let shorter = SetAttr { size_bytes: Some(end), ..SetAttr::default() };
+        world.run(move |fs| Box::pin(fs.set_attr(inode, shorter))).unwrap();
+        check_overwritten(&world, inode, 65 * BLOCK_BYTES, len);
+    }
 }
