@@ -237,7 +237,7 @@ impl Destager {
     }
 
     /// How many stripes the policy of when wants under way. What `others` destage is as good as gone: a stream whose stripes go
-    /// at once does not call for more room, and its writes do not pass the cache by.
+    /// at once does not call for more room.
     fn called_for(&mut self, fill: Fill, others: u64) -> usize {
         let fill = self.shared(Fill { dirty: fill.dirty.saturating_sub(others), ..fill });
         let called_for = self.when.in_flight(fill, IN_FLIGHT_MAX);
