@@ -282,3 +282,26 @@ fn the_paper_gives_the_tail_of_a_large_file_a_stripe_of_its_own() {
         check_overwritten(&world, inode, 65 * BLOCK_BYTES, len);
     }
 }
+
+/// Its first block is in the tree, and neither buffered nor in a stripe, while another one of its first piece is padded.
+#[test]
+fn the_tail_of_a_short_file_that_became_large_keeps_its_begin() {
+    let world = mounted(|options| options.pads = true);
+    let inode = file(&world, b"short", &[5; 1000]);
+    sync(&world);
+    let longer = SetAttr { size_bytes: Some(2 * STRIPE as u64), ..SetAttr::default() };
+    world.run(move |fs| Box::pin(fs.set_attr(inode, longer))).unwrap();
+    sync(&world);
+    overwrite(&world, inode, 8 * BLOCK_BYTES);
+    sync(&world);
+    let read = world.run(move |fs| Box::pin(fs.read(inode, 0, 2 * STRIPE))).unwrap();
+    let overwritten = 8 * BLOCK_BYTES..9 * BLOCK_BYTES;
+    let wanted = |byte: usize| match byte {
+        0..1000 => 5,
+        _ if overwritten.contains(&byte) => 9,
+        _ => 0,
+    };
+    assert!(read.len() == 2 * STRIPE && read.iter().enumerate().all(|(byte, is)| *is == wanted(byte)));
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.check();
+}
