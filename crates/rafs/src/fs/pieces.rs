@@ -9,10 +9,7 @@
 use std::ops::Range;
 
 use stripewise_device::{IoBuf, SharedBuf, Timestamp};
-use stripewise_format::rafs::{
-    key::{Key, KeyKind},
-    space::GroupKind,
-};
+use stripewise_format::rafs::space::GroupKind;
 
 use super::{
     FsError, Technique,
@@ -70,11 +67,6 @@ impl State {
             let has_room =
                 self.buffer.room() >= count && self.reserve(count).is_ok() && self.has_whole_stripe();
             if count == 0 || !has_room || !self.mapped(inode, blocks).await?.is_empty() {
-                continue;
-            }
-            // The first block of a file that was short lies in the tree until it is written again.
-            let inline = Key::new(inode, KeyKind::Inline, 0);
-            if piece == 0 && self.store.tree().get(inline).await?.is_some() {
                 continue;
             }
             let owner = Owner { folder: self.live(inode).await?.inode.parent, inode };

@@ -283,7 +283,7 @@ fn the_paper_gives_the_tail_of_a_large_file_a_stripe_of_its_own() {
     }
 }
 
-/// Its first block is in the tree, and neither buffered nor in a stripe, while another one of its first piece is padded.
+/// Its first block was in the tree. It is buffered once the file is longer, so that no padding hides it.
 #[test]
 fn the_tail_of_a_short_file_that_became_large_keeps_its_begin() {
     let world = mounted(|options| options.pads = true);
