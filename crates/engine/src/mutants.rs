@@ -49,6 +49,8 @@ pub enum Mutant {
     GatheredFuaForgotten,
     /// A write that ends does not wake the gathered writes that wait for it in the next stripe.
     GatheredNotWoken,
+    /// Gathered writes go past the cache, though it has to write some of their blocks.
+    GatheredPastDirty,
     /// A failed member is dropped, but its failure is not recorded.
     FailureNotRecorded,
     /// Members that are not current are taken for current.
@@ -296,7 +298,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 110] = [
+    pub const ALL: [Self; 111] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -318,6 +320,7 @@ impl Mutant {
         Self::GatheredPartLost,
         Self::GatheredFuaForgotten,
         Self::GatheredNotWoken,
+        Self::GatheredPastDirty,
         Self::FailureNotRecorded,
         Self::UseStaleMember,
         Self::EventsNotRaised,

@@ -377,6 +377,11 @@ impl Cache {
         DestageReason::ALL.iter().map(|reason| self.counts.sum(2 * *reason as usize)).sum()
     }
 
+    /// Those of them that were destaged as soon as all of their stripe was dirty.
+    pub(crate) fn full_blocks(&self) -> u64 {
+        self.counts.sum(2 * DestageReason::Full as usize)
+    }
+
     /// What went past it, and by way of it, of so many bytes that clients wrote; without the time of members.
     pub(crate) fn accounts(&self, written_bytes: u64) -> (Account, Account) {
         let passed = self.counts.sum(PASSED_BYTES);

@@ -37,14 +37,14 @@ impl Cache {
         *self.weighed.lock()
     }
 
-    /// Whether a write of these bytes may pass by: none of their blocks is dirty, or members would get the older bytes
-    /// last. Drops those that are clean. The caller holds the rows until members have the write, so that no destage
-    /// makes another block of them clean. What becomes dirty meanwhile is newer.
+    /// Whether so many writes, which have these bytes together, may pass by: none of their blocks is dirty, or members would
+    /// get the older bytes last. Drops those that are clean. The caller holds the rows until members have the writes, so that
+    /// no destage makes another block of them clean. What becomes dirty meanwhile is newer.
     #[inline]
-    pub(crate) fn let_pass(&self, span: &StripeSpan) -> bool {
+    pub(crate) fn let_pass(&self, span: &StripeSpan, writes: u64) -> bool {
         let may_pass = self.has_none_dirty(span);
         if may_pass {
-            self.counts.add_each([(PASSED, 1), (PASSED_BYTES, span.len as u64)]);
+            self.counts.add_each([(PASSED, writes), (PASSED_BYTES, span.len as u64)]);
         }
         may_pass
     }
@@ -222,7 +222,7 @@ mod tests {
                     }
                     Op::Pass(place) => {
                         let may_pass = blocks(place).all(|block| !dirty.contains(&block));
-                        prop_assert_eq!(cache.let_pass(&span(place)), may_pass);
+                        prop_assert_eq!(cache.let_pass(&span(place), 1), may_pass);
                         if may_pass {
                             prop_assert!(blocks(place).all(|(stripe, block)| !is_held(stripe, block)));
                         }

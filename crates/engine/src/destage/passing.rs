@@ -32,7 +32,7 @@ const WRITES_BETWEEN: u64 = 4096;
 const FLUSHES_ENDED: Duration = Duration::from_secs(10);
 
 /// With more excess than this, nothing is measured.
-const EXCESS_MAX: f64 = 0.25;
+pub(super) const EXCESS_MAX: f64 = 0.25;
 
 /// Looks whether the cache is full, and then which way is better.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct Passing {
 
 impl Default for Passing {
     fn default() -> Self {
-        // Nothing is known: to pass by is what a write does without a cache, but that streams are not gathered.
+        // Nothing is known: to pass by is what a write does without a cache.
         Self {
             is_full: false,
             flushes: Flushing::default(),
@@ -144,6 +144,7 @@ mod tests {
         let seen = Seen {
             fill,
             wants_room,
+            lacks_memory: false,
             excess: 0.0,
             stripe_blocks: 1,
             written,
@@ -161,7 +162,7 @@ mod tests {
             let written = Served { requests, bytes: requests * BLOCK_BYTES as u64, flushes: 0 };
             let fill = Fill { dirty, low: 85, high: 95 };
             let (spent, now) = (&Default::default, Timestamp::default());
-            let seen = Seen { fill, wants_room: true, excess, stripe_blocks: 1, written, spent, now };
+            let seen = Seen { fill, wants_room: true, lacks_memory: false, excess, stripe_blocks: 1, written, spent, now };
             made_up.next(&seen).bytes / BLOCK_BYTES as u64
         };
         assert_eq!(served(0.0, 1000, 10), 10);

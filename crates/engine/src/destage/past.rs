@@ -17,6 +17,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) fill: Fill,
     /// The policy of when calls for destages.
     pub(crate) wants_room: bool,
+    /// A writer lacks memory.
+    pub(crate) lacks_memory: bool,
     /// So much more may be dirty than members were measured to take in the time that a flush may take, as a part of that.
     /// Until there is no excess, writers are slowed.
     pub(crate) excess: f64,
@@ -48,6 +50,10 @@ pub(crate) struct Spent {
     /// Reads, whole stripes and jobs, all members together, in nanoseconds.
     pub(crate) others_ns: u64,
     pub(crate) members: u64,
+    /// Blocks that were destaged as soon as all of their stripe was dirty.
+    pub(crate) full_blocks: u64,
+    /// Writes that were gathered, and so reached members as one with others.
+    pub(crate) gathered: u64,
 }
 
 /// One way's account.

@@ -105,6 +105,11 @@ impl Turns {
         self.is_settling = true;
     }
 
+    /// Which way is better, as far as that is known.
+    pub(super) fn best(&self) -> bool {
+        self.best
+    }
+
     /// Whether both were measured, and it is better on.
     pub(super) fn known_best(&self) -> bool {
         self.best && self.rates.iter().all(Option::is_some)

@@ -6,17 +6,21 @@
 //! the cache, so that it finds what all stripes would find. Writes of each size are weighed by themselves.
 //!
 //! Where members are not the limit, such as flash under a few clients, or where both ways occupy them alike,
-//! [turns](super::Turns) decide.
+//! [turns](super::Turns) decide. So they do on streams: past the cache, writes of a stream are gathered into whole stripes, but
+//! hardly those of a sample, whose neighbours go the other way. Both ways write whole stripes then, and the cache copies what it
+//! takes: where clients are served alike, streams go past it.
 
 use std::time::Duration;
 
 use stripewise_device::Timestamp;
 
 use super::{
-    Passing, PastPolicy,
+    Flushes, Passing, PastPolicy, Turns,
+    passing::EXCESS_MAX,
     past::{Bound, Past, Seen, Spent, Verdict, Weighed, Why},
     ways::{Blocks, SIZES, Sizes, Ways},
 };
+use crate::{members::stats::Served, shape::rows::BLOCK_BYTES};
 
 pub(super) static POLICY: PastPolicy = PastPolicy {
     name: "cost",
@@ -40,6 +44,8 @@ const SAMPLE_STRIPES: u64 = 8;
 const SAMPLE_ROOM_MAX: f64 = 0.25;
 /// Costs that differ by less than this factor are alike.
 const ALIKE: f64 = 1.25;
+/// Clients write streams if so much of what they write is destaged as whole stripes, as soon as these are dirty.
+const STREAMED: f64 = 0.5;
 /// Writes went past the cache, so many in a window at least, and members were not busy: each client waits for one write
 /// after the other. That is not tried again for so long.
 const PASSED_MIN: u64 = 8;
@@ -63,7 +69,7 @@ impl Window {
 }
 
 /// Weighs the ways.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Weighing {
     is_full: bool,
     /// Writes go past the cache, but for the sample.
@@ -80,11 +86,36 @@ struct Weighing {
     /// Writes go another way since the last window: of some that are counted in this one, members are still to be occupied.
     is_settling: bool,
     bound: Option<Bound>,
+    /// Clients write streams.
+    is_streamed: bool,
     /// How busy members were in the last window; none before there was one.
     busy: Option<f64>,
     /// Not through before.
     not_before: Timestamp,
     turns: Passing,
+    /// Whether streams go by way of the cache.
+    streams: Turns,
+}
+
+impl Default for Weighing {
+    fn default() -> Self {
+        Self {
+            is_full: false,
+            is_through: false,
+            window: None,
+            ways: Default::default(),
+            sizes: Sizes::default(),
+            older: 0,
+            blocks: Blocks::default(),
+            is_settling: false,
+            bound: None,
+            is_streamed: false,
+            busy: None,
+            not_before: Timestamp::default(),
+            turns: Passing::default(),
+            streams: Turns::new(true),
+        }
+    }
 }
 
 impl Past for Weighing {
@@ -103,13 +134,21 @@ impl Weighing {
     fn decide(&mut self, seen: &Seen<'_>) -> Verdict {
         self.older = self.older.min(seen.fill.dirty);
         self.look_at_size(seen);
-        self.is_full = self.is_through || seen.is_full(self.is_full);
+        self.is_full =
+            self.is_through || self.streams_pass() || seen.lacks_memory || seen.is_full(self.is_full);
         if !self.is_full {
             self.window = None;
             self.busy = None;
+            self.streams.pause();
+            self.is_streamed = false;
             return self.turns.next(seen);
         }
         self.measure(seen);
+        if self.is_streamed {
+            self.turns.pause(None);
+            return Verdict::of_all(!self.puts_streams(seen), Why::Served);
+        }
+        self.streams.pause();
         if self.is_through {
             self.turns.pause(Some(true));
             let share = self.sample().max(self.room_of_sample(seen));
@@ -145,6 +184,10 @@ impl Weighing {
         }
         let [through, back] = [(spent.through, earlier.through), (spent.back, earlier.back)]
             .map(|(now, before)| now.since(before));
+        let written_blocks = (through.bytes + back.bytes) / BLOCK_BYTES as u64;
+        let full_blocks = spent.full_blocks - earlier.full_blocks;
+        let gathered = spent.gathered - earlier.gathered;
+        self.look_for_streams((written_blocks, full_blocks), (through.count, gathered));
         let older = self.older;
         self.older = older.saturating_sub(back.count);
         if std::mem::take(&mut self.is_settling) {
@@ -165,12 +208,38 @@ impl Weighing {
         self.choose(busy, through.count, seen.now);
     }
 
+    /// Streams go past the cache. What is dirty stays so then, unless it is old: the cache counts as full all the same.
+    fn streams_pass(&self) -> bool {
+        self.is_streamed && self.bound == Some(Bound::ALL)
+    }
+
+    /// Whether streams go by way of the cache.
+    fn puts_streams(&mut self, seen: &Seen<'_>) -> bool {
+        if seen.excess > EXCESS_MAX {
+            self.streams.pause();
+            return self.streams.best();
+        }
+        self.streams.next(taken(seen), Flushes::Seldom, seen.now)
+    }
+
+    /// Looks whether clients write streams: of so many blocks, so many were destaged as whole stripes at once; or of so many writes that
+    /// went past the cache, so many were gathered. Writes that have not reached members yet say nothing.
+    fn look_for_streams(&mut self, (written, full): (u64, u64), (passed, gathered): (u64, u64)) {
+        let is_share = |some: u64, all: u64| all > 0 && some as f64 >= STREAMED * all as f64;
+        self.is_streamed = match self.streams_pass() {
+            true if passed == 0 => written > 0,
+            true => is_share(gathered, passed),
+            false => is_share(full, written),
+        };
+    }
+
     /// Looks which size clients write. If it is another one than before, what is dirty is older.
     fn look_at_size(&mut self, seen: &Seen<'_>) {
         if self.sizes.look(seen.written) {
             self.older = seen.fill.dirty;
             // A window of both sizes says nothing of either, and what was chosen for another size nothing of this one.
             self.window = None;
+            self.is_streamed = false;
             let (through, back) = self.known();
             self.is_through &= through.is_some() && back.is_some();
         }
@@ -227,6 +296,12 @@ impl Weighing {
         let weighed = Weighed { passes: self.is_through, why, sample, through_ns, back_ns };
         Verdict { bound, share, weighed }
     }
+}
+
+/// What clients have written and members have taken: the cache takes some of a stream faster than members do, but only once.
+fn taken(seen: &Seen<'_>) -> Served {
+    let dirty_bytes = seen.fill.dirty * BLOCK_BYTES as u64;
+    Served { bytes: seen.written.bytes.saturating_sub(dirty_bytes), ..seen.written }
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ impl Destager {
         let is_wanted = std::mem::take(&mut self.is_wanted) || cache.take_want_of_room();
         let now = jobs.life.env().now();
         let called_for = self.called_for(fill, cache.leaving_blocks().saturating_sub(blocks as u64));
-        let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0), now);
+        let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0, is_wanted), now);
         if fill.dirty == 0 {
             return None;
         }
@@ -237,7 +237,7 @@ impl Destager {
     }
 
     /// How many stripes the policy of when wants under way. What `others` destage is as good as gone: a stream whose stripes go
-    /// at once does not call for more room, and its writes do not pass the cache by.
+    /// at once does not call for more room.
     fn called_for(&mut self, fill: Fill, others: u64) -> usize {
         let fill = self.shared(Fill { dirty: fill.dirty.saturating_sub(others), ..fill });
         let called_for = self.when.in_flight(fill, IN_FLIGHT_MAX);
@@ -250,7 +250,7 @@ impl Destager {
         &mut self,
         jobs: &Jobs,
         cache: &Cache,
-        (fill, wants_room): (Fill, bool),
+        (fill, wants_room, lacks_memory): (Fill, bool, bool),
         now: Timestamp,
     ) -> bool {
         let written = jobs.stripes.stats().written();
@@ -258,11 +258,13 @@ impl Destager {
             let (mut through, mut back) = cache.accounts(written.bytes);
             let ([through_ns, back_ns, others_ns], members) = jobs.stripes.spent();
             (through.ns, back.ns) = (through_ns, back_ns);
-            Spent { through, back, others_ns, members }
+            let (full_blocks, gathered) = (cache.full_blocks(), jobs.stripes.stats().gathered());
+            Spent { through, back, others_ns, members, full_blocks, gathered }
         };
         let stripe_blocks = cache.stripe_blocks();
         let excess = cache.dirty_excess();
-        let seen = Seen { fill, wants_room, excess, stripe_blocks, written, spent: &spent, now };
+        let seen =
+            Seen { fill, wants_room, lacks_memory, excess, stripe_blocks, written, spent: &spent, now };
         let verdict = match cache.settings().past {
             CachePast::Measured => self.past.next(&seen),
             CachePast::Never => Verdict::of_all(false, Why::Chosen),

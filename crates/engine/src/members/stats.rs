@@ -189,6 +189,11 @@ impl Stats {
         self.add(Index::gathered_writes, writes);
     }
 
+    /// Writes that were gathered so far.
+    pub(crate) fn gathered(&self) -> u64 {
+        self.0.sum(Index::gathered_writes as usize)
+    }
+
     pub(crate) fn count_flush(&self) {
         self.add(Index::flushes, 1);
     }

@@ -206,7 +206,7 @@ fn a_write_passes_by_only_what_is_not_dirty_and_leaves_no_older_version() {
         let writer = beside(&cached, |cached| {
             cached.put(3).unwrap();
         });
-        let has_passed = cached.cache.let_pass(&BLOCK);
+        let has_passed = cached.cache.let_pass(&BLOCK, 1);
         if has_passed {
             cached.member.store(2, Ordering::SeqCst);
             let now = cached.read();

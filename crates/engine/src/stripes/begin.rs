@@ -41,7 +41,7 @@ impl Stripes {
         let rows = match self.locks.enter(&place, write.content.rows(geometry.chunk_bytes())) {
             Entry::Had(rows) => rows,
             Entry::Busy => return Progress::Waits(Rest::Rows(write)),
-            Entry::Behind => return Progress::Waits(Rest::Behind(write, place)),
+            Entry::Behind => return Progress::Waits(Rest::Behind(write, place, Rest::Rows)),
         };
         self.start_with_rows(request, write, rows)
     }

@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use stripewise_device::sync::Reader;
 
 use super::{
     Stripes,
     room::RoomWait,
+    rows::Part,
     steps::{Progress, Rest, StripeWrite},
 };
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
     life::detached::Detached,
     locks::Entry,
     mutants::{Mutant, lives},
-    shape::geometry::{Geometry, StripeIndex},
+    shape::geometry::{Geometry, StripeIndex, StripeSpan},
 };
 
 impl Stripes {
@@ -35,7 +37,7 @@ impl Stripes {
     ) -> Progress {
         match self.cache.get(request).value() {
             None => self.start_stripe(request, geometry, write, leads),
-            Some(cache) => self.start_cached(cache, request, geometry, write),
+            Some(cache) => self.start_cached(cache, request, geometry, (write, leads)),
         }
     }
 
@@ -45,7 +47,7 @@ impl Stripes {
         cache: &Arc<Cache>,
         request: &Reader<'_>,
         geometry: &Geometry,
-        mut write: StripeWrite,
+        (mut write, leads): (StripeWrite, bool),
     ) -> Progress {
         if self.members.get(request).failed {
             return Progress::Done(Err(ArrayError::Failed));
@@ -60,7 +62,7 @@ impl Stripes {
             return Progress::Waits(Rest::Cached(write));
         }
         if cache.passes(write.stripe) {
-            return self.start_past(cache, request, geometry, write);
+            return self.start_past(cache, request, geometry, (write, leads));
         }
         self.start_put(cache, write)
     }
@@ -80,22 +82,24 @@ impl Stripes {
     }
 
     /// Sends a part of a stripe past the cache, unless the cache has newer bytes to write there. A write of one block that
-    /// must be put does not wait for rows.
+    /// must be put does not wait for rows. One behind a write under way is gathered with others, as without a cache.
     fn start_past(
         &self,
         cache: &Arc<Cache>,
         request: &Reader<'_>,
         geometry: &Geometry,
-        write: StripeWrite,
+        (write, leads): (StripeWrite, bool),
     ) -> Progress {
-        let rows = match self.locks.enter(&write.place(true), write.content.rows(geometry.chunk_bytes())) {
+        let place = write.place(leads);
+        let rows = match self.locks.enter(&place, write.content.rows(geometry.chunk_bytes())) {
             Entry::Had(rows) => rows,
             Entry::Busy | Entry::Behind if cache.has_dirty_block(write.client_part().0) => {
                 return self.start_put(cache, write);
             }
-            Entry::Busy | Entry::Behind => return Progress::Waits(Rest::Cached(write)),
+            Entry::Busy => return Progress::Waits(Rest::Cached(write)),
+            Entry::Behind => return Progress::Waits(Rest::Behind(write, place, Rest::Cached)),
         };
-        if cache.let_pass(write.client_part().0) {
+        if cache.let_pass(write.client_part().0, 1) {
             return self.start_with_rows(request, write, rows);
         }
         drop(rows);
@@ -112,7 +116,7 @@ impl Stripes {
         let rows = self.locks.lock_write(&write.place(false), rows).await;
         // Another cache may have come meanwhile, and have dirty cells there that are older than this write.
         let is_same = self.cache().is_some_and(|now| Arc::ptr_eq(&now, cache));
-        if is_same && cache.let_pass(write.client_part().0) {
+        if is_same && cache.let_pass(write.client_part().0, 1) {
             return Ok(self.finish_stripe(Rest::Region(write, rows.keep())).await);
         }
         Err(write)
@@ -165,15 +169,20 @@ impl Stripes {
             }
         }
         drop(wait);
-        let geometry = self.geometry();
-        let begun = self.start_stripe(&self.requests.enter(), &geometry, write, true);
-        match begun {
-            Progress::Done(done) => done,
-            Progress::Waits(Rest::Behind(write, place)) => {
-                self.finish_stripe(self.wait_behind(&place, write)).await
-            }
-            Progress::Waits(rest) => self.finish_stripe(rest).await,
+        self.finish_stripe(Rest::Rows(write)).await
+    }
+
+    /// Carries out gathered writes each by itself, as far as need be by way of the cache.
+    pub(super) async fn put_gathered(&self, stripe: StripeIndex, gathered: (usize, Vec<Part>)) {
+        let (mut start, parts) = gathered;
+        let mut puts = FuturesUnordered::new();
+        for Part { data, flags, promise } in parts {
+            let span = StripeSpan { stripe, start, len: data.len(), request_offset: 0 };
+            start += data.len();
+            let put = self.put_part(StripeWrite::of(span, data, flags));
+            puts.push(async move { promise.keep(self.as_durable(flags, put.await).await) });
         }
+        while puts.next().await.is_some() {}
     }
 
     /// Destages a part that was put.

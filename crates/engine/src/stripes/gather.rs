@@ -26,14 +26,19 @@ const LINGER: Duration = Duration::from_micros(50);
 const LINGERS_MAX: u32 = 4;
 
 impl Stripes {
-    /// Lets a write wait with others for the write that it lies behind.
-    pub(super) fn wait_behind(&self, place: &Place, write: StripeWrite) -> Rest {
+    /// Lets a write wait with others for the write that it lies behind. If it is alone, it goes on with what is left then.
+    pub(super) fn wait_behind(
+        &self,
+        place: &Place,
+        write: StripeWrite,
+        alone: fn(StripeWrite) -> Rest,
+    ) -> Rest {
         let StripeWrite { content, flags, .. } = write;
         let Content::Span(span, data) = content else { unreachable!("what is destaged is not gathered") };
         let (promise, outcome) = Promise::new();
         match self.locks.gather(place, Part { data, flags, promise }) {
             Gathered::Alone(Part { data, flags, .. }) => {
-                return Rest::Rows(StripeWrite::of(span, data, flags));
+                return alone(StripeWrite::of(span, data, flags));
             }
             Gathered::Joined => {}
             Gathered::First => self.spawn_writer_of_gathered(span.stripe),
@@ -82,12 +87,22 @@ impl Stripes {
         let chunk_bytes = self.geometry().chunk_bytes();
         let Due { bytes, parts, rows } =
             self.locks.take_gather(stripe, |bytes| touched_rows(&span(bytes), chunk_bytes));
+        let (span, rows) = (span(bytes), rows.await);
+        if !self.may_pass(&span, parts.len() as u64) {
+            drop(rows);
+            return self.put_gathered(stripe, (span.start, parts)).await;
+        }
         self.stats.count_gathered(parts.len() as u64);
-        let (write, promises) = as_one(span(bytes), parts);
+        let (write, promises) = as_one(span, parts);
         let flags = write.flags;
-        let written = self.finish_stripe(Rest::Region(write, rows.await.keep())).await;
+        let written = self.finish_stripe(Rest::Region(write, rows.keep())).await;
         let result = self.as_durable(flags, written).await;
         promises.into_iter().for_each(|promise| promise.keep(result.clone()));
+    }
+
+    /// Whether so many gathered writes may go to members: there is no cache, or it has nothing newer to write there.
+    fn may_pass(&self, span: &StripeSpan, writes: u64) -> bool {
+        self.cache().is_none_or(|cache| cache.let_pass(span, writes) || lives(Mutant::GatheredPastDirty))
     }
 }
 

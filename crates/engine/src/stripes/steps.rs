@@ -103,8 +103,8 @@ impl Guards<'_> {
 pub(super) enum Rest {
     /// Nothing: it is gathered with others, and another task writes them.
     Gathered(Detached<Result<(), ArrayError>>),
-    /// Nothing: it lies behind a write under way, and others may be gathered with it.
-    Behind(StripeWrite, Place),
+    /// Nothing: it lies behind a write under way, and others may be gathered with it. If not, this is what is left.
+    Behind(StripeWrite, Place, fn(StripeWrite) -> Self),
     /// Nothing: it must be put into the cache.
     Cached(StripeWrite),
     /// Nothing: other writes have its rows.

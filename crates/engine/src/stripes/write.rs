@@ -91,10 +91,12 @@ impl Stripes {
             match self.start_part(&request, geometry, StripeWrite::of(span, data, flags), true) {
                 Progress::Done(Ok(())) if self.must_unlist(flags) => Left::Listed,
                 Progress::Done(result) => return Detached::done(result),
-                Progress::Waits(Rest::Behind(write, place)) => match self.wait_behind(&place, write) {
-                    Rest::Gathered(outcome) => return outcome,
-                    rest => Left::Stripe(rest),
-                },
+                Progress::Waits(Rest::Behind(write, place, alone)) => {
+                    match self.wait_behind(&place, write, alone) {
+                        Rest::Gathered(outcome) => return outcome,
+                        rest => Left::Stripe(rest),
+                    }
+                }
                 Progress::Waits(rest) => Left::Stripe(rest),
             }
         };
@@ -133,8 +135,8 @@ impl Stripes {
             let write = StripeWrite::of(StripeSpan { request_offset: 0, ..span }, data, flags);
             match self.start_part(&self.requests.enter(), &geometry, write, span.request_offset == 0) {
                 Progress::Done(done) => result = result.and(done),
-                Progress::Waits(Rest::Behind(write, place)) => {
-                    under_way.push(self.finish_part(self.wait_behind(&place, write)));
+                Progress::Waits(Rest::Behind(write, place, alone)) => {
+                    under_way.push(self.finish_part(self.wait_behind(&place, write, alone)));
                 }
                 Progress::Waits(rest) => under_way.push(self.finish_part(rest)),
             }

@@ -47,6 +47,7 @@ mod scrub;
 mod shape;
 mod split;
 mod stale;
+mod streamed;
 mod switched;
 mod undestaged;
 mod unhealable;
@@ -364,6 +365,7 @@ impl Story {
             if self.hands_over_in_vain()? || self.fills_all_but_the_end()? || self.crowds_in_a_row()? {
                 return self.lose_power();
             }
+            self.streams_over_what_is_dirty()?;
             self.busy_time()?;
         }
         if self.rng.u8(..8) != 0 {

@@ -1,7 +1,7 @@
 //! Members as a load keeps them busy, and what is chosen.
 
 use super::*;
-use crate::{destage::Fill, members::stats::Served};
+use crate::destage::Fill;
 
 const MEMBERS: u64 = 5;
 const STEP_NS: u64 = 20_000_000;
@@ -26,6 +26,14 @@ struct Load {
     left: u64,
     /// Blocks that are no longer dirty.
     clean: u64,
+    /// Writes that were gathered so far.
+    gathered: f64,
+    /// All that is destaged is whole stripes.
+    is_stream: bool,
+    /// What is destaged is on its way as soon as it is dirty: only that writers lack memory shows that the cache is full.
+    drains: bool,
+    /// What a byte costs if all writes go through.
+    gathered_ns: Option<f64>,
 }
 
 impl Load {
@@ -35,16 +43,21 @@ impl Load {
         let (before, mut ns) = (self.spent, 0.0);
         for _ in 0..seconds * 1_000_000_000 / STEP_NS {
             let share = self.step().bound.bits() as f64 / Bound::ALL.bits() as f64;
+            let through_ns = self.gathered_ns.filter(|_| share >= 1.0).unwrap_or(through_ns);
             let time = busy * (STEP_NS * MEMBERS) as f64;
             let bytes = time / (share * through_ns + (1.0 - share) * back_ns);
             let [through, back] = [share * bytes, (1.0 - share) * bytes];
             self.spent.through.ns += (through * through_ns) as u64;
             self.spent.through.bytes += through as u64;
-            self.passed += through / (BLOCK * self.blocks.max(1)) as f64;
+            let writes = through / (BLOCK * self.blocks.max(1)) as f64;
+            self.passed += writes;
+            self.gathered += if self.is_stream && share >= 1.0 { writes } else { 0.0 };
+            self.spent.gathered = self.gathered as u64;
             self.spent.through.count = self.passed as u64;
             self.spent.back.ns += (back * back_ns) as u64;
             self.spent.back.bytes += back as u64;
             self.spent.back.count = self.spent.back.bytes / BLOCK;
+            self.spent.full_blocks = if self.is_stream { self.spent.back.count } else { self.spent.full_blocks };
             self.spent.others_ns += (self.reads * (STEP_NS * MEMBERS) as f64) as u64;
             let request = BLOCK * self.blocks.max(1);
             self.written.bytes += bytes as u64 / request * request;
@@ -61,7 +74,8 @@ impl Load {
         let spent = || Spent { members: MEMBERS - self.left, ..self.spent };
         let seen = Seen {
             fill: Fill { dirty: HIGH - self.clean, low: HIGH * 85 / 95, high: HIGH },
-            wants_room: self.clean == 0,
+            wants_room: self.clean == 0 && !self.drains,
+            lacks_memory: self.drains,
             excess: 0.0,
             stripe_blocks: 128,
             written: self.written,
@@ -155,6 +169,7 @@ fn while_there_is_room_writes_are_put() {
     let seen = Seen {
         fill: Fill { dirty: 10, low: 85, high: 95 },
         wants_room: false,
+        lacks_memory: false,
         excess: 0.0,
         stripe_blocks: 128,
         written: Served::default(),
@@ -172,6 +187,25 @@ fn where_both_ways_are_alike_turns_decide() {
     assert_eq!(load.step().weighed.why, Why::Served);
     load.run(600, (100.0, 50.0), 1.0);
     assert_eq!(load.step().weighed.why, Why::Cost);
+}
+
+/// A sample of a stream is not gathered, and so costs members more than the stream would.
+#[test]
+fn streams_go_the_way_that_serves_them_faster() {
+    let mut load = Load { is_stream: true, ..Load::default() };
+    load.run(20, (400.0, 100.0), 1.0);
+    assert!(load.run(60, (400.0, 100.0), 1.0).0 < 0.1, "the cache serves it faster");
+    load.gathered_ns = Some(80.0);
+    load.run(60, (400.0, 100.0), 1.0);
+    assert!(load.run(60, (400.0, 100.0), 1.0).0 > 0.9);
+    // What was on its way to members is there.
+    (load.drains, load.clean) = (true, HIGH);
+    assert!(load.run(60, (400.0, 100.0), 1.0).0 > 0.9);
+    (load.drains, load.clean) = (false, 0);
+    load.is_stream = false;
+    load.gathered_ns = None;
+    load.run(1, (400.0, 100.0), 1.0);
+    assert!(load.run(60, (400.0, 100.0), 1.0).0 < 0.1, "no stream any more");
 }
 
 #[test]
@@ -207,6 +241,7 @@ fn a_cache_that_fills_up_is_not_taken_for_fast() {
         let seen = Seen {
             fill: Fill { dirty: HIGH + 64 * step, low: HIGH, high: HIGH },
             wants_room: true,
+            lacks_memory: false,
             excess: 0.0,
             stripe_blocks: 128,
             written: Served::default(),
