@@ -178,7 +178,7 @@ impl Story {
         self.world.run_steps(steps);
     }
 
-    pub(super) fn client_of_row(&mut self, fua_one_in: u8) -> Client {
+    fn client_of_row(&mut self, fua_one_in: u8) -> Client {
         let (array, desk) = (self.array().clone(), self.desk.clone());
         Client { array, desk, rng: Rng::with_seed(self.cache_rng.u64(..)), home: 0, fua_one_in }
     }

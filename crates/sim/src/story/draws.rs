@@ -33,3 +33,8 @@ pub(super) fn side_rng(seed: u64, life: u32) -> Rng {
 pub(super) fn cache_rng(seed: u64, life: u32) -> Rng {
     Rng::with_seed(seed.rotate_left(29) ^ u64::from(life) ^ 0xCAC4_E000_0000)
 }
+
+/// The source of draws about streams over full caches in one of the array's lives.
+pub(super) fn stream_rng(seed: u64, life: u32) -> Rng {
+    Rng::with_seed(0x5eed ^ seed.rotate_left(29) ^ u64::from(life) ^ 0xCAC4_E000_0000)
+}

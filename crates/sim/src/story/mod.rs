@@ -74,7 +74,7 @@ use stripewise_device::MediaKind;
 use stripewise_engine::mutants::{self, Mutant};
 use stripewise_engine::{Array, geometry::Level};
 
-use draws::{cache_rng, side_rng, windows};
+use draws::{cache_rng, side_rng, stream_rng, windows};
 use unit::{Doubt, Hardware, Unit};
 
 use crate::{
@@ -224,6 +224,8 @@ struct Story {
     hardware_rng: Rng,
     /// For caches.
     cache_rng: Rng,
+    /// The source of draws about streams over full caches.
+    stream_rng: Rng,
     /// The array that is open, or was open last, has a cache.
     was_cached: bool,
     /// Everything that is written can be written to members at some time.
@@ -274,6 +276,7 @@ impl Story {
             side_rng,
             hardware_rng,
             cache_rng,
+            stream_rng: stream_rng(plan.seed, u32::MAX),
             was_cached: false,
             may_cache: true,
             hardware,
@@ -338,6 +341,7 @@ impl Story {
             self.rng = Rng::with_seed(self.plan.seed.rotate_left(20) ^ u64::from(life) << 1 ^ 1);
             self.side_rng = side_rng(self.plan.seed, life);
             self.cache_rng = cache_rng(self.plan.seed, life);
+            self.stream_rng = stream_rng(self.plan.seed, life);
             self.live(life)?;
         }
         if self.plan.until.is_none_or(|until| Instant::now() < until) { self.end() } else { Ok(()) }
