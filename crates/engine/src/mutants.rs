@@ -268,8 +268,6 @@ pub enum Mutant {
     PartReadWhole,
     /// A lost column is recovered from dirty cells of others.
     RecoverFromDirty,
-    /// A cache keeps what members hold while older requests write beside it.
-    YoungKeepsClean,
     /// A cache is replaced before members have what is dirty in it.
     SwitchDropsDirty,
     /// A write passes a dirty cell by: its older bytes reach the members later.
@@ -413,7 +411,7 @@ impl Mutant {
     ];
 
     /// Those of the cache, which only stories with caches can find.
-    pub const CACHE: [Self; 32] = [
+    pub const CACHE: [Self; 31] = [
         Self::CacheOverBudget,
         Self::DirtyEvicted,
         Self::SectorsLost,
@@ -436,7 +434,6 @@ impl Mutant {
         Self::ReadPastDirty,
         Self::PartReadWhole,
         Self::RecoverFromDirty,
-        Self::YoungKeepsClean,
         Self::SwitchDropsDirty,
         Self::DirtyPassedBy,
         Self::PassedByStaysClean,

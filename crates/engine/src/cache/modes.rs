@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use super::{Cache, CacheAlloc, CacheSettings, Dropped, ReadCache};
-use crate::mutants::{Mutant, lives};
 
 /// How writes are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,9 +75,7 @@ impl Cache {
 
     /// Keeps nothing of what members hold, until it [may](Cache::keep_clean).
     pub(crate) fn keep_nothing_clean(&self) {
-        if !lives(Mutant::YoungKeepsClean) {
-            self.keeps_clean.store(false, Ordering::SeqCst);
-        }
+        self.keeps_clean.store(false, Ordering::SeqCst);
     }
 
     /// Whether what members hold may stay.

@@ -5,12 +5,15 @@ use std::sync::Arc as Fixed;
 
 use loom::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU8, Ordering},
     },
     thread,
 };
-use stripewise_device::{IoBuf, Timestamp, WriteBufs};
+use stripewise_device::{
+    IoBuf, Timestamp, WriteBufs,
+    sync::{Readers, Replaced},
+};
 
 use super::{STRIPE, model};
 use crate::{
@@ -20,6 +23,7 @@ use crate::{
         geometry::{Geometry, Level, StripeSpan},
         rows::{BLOCK_BYTES, RowSet},
     },
+    stripes::switch::{reclaim, replace},
 };
 
 const SIZE: u64 = 256 << 10;
@@ -230,4 +234,59 @@ fn nothing_is_put_once_the_cache_is_closed() {
         assert_eq!(cached.is_dirty(), put.is_ok());
         assert!(put.is_ok() || put == Err(NotPut::Closed));
     });
+}
+
+/// When a cache that comes keeps what members hold.
+#[derive(Clone, Copy, PartialEq)]
+enum Keeps {
+    /// Once the requests that began before it have ended.
+    InTime,
+    AtOnce,
+}
+
+/// A cache comes while a write is under way that may have looked for it too early. The rows are a lock here.
+fn cache_comes_beside_a_write(keeps: Keeps) {
+    model(move || {
+        let cached = Cached::new();
+        let readers = Fixed::new(Readers::default());
+        let place = Fixed::new(Replaced::new(readers.clone(), Fixed::new(None)));
+        let rows = Fixed::new(Mutex::new(()));
+        let writer = {
+            let (place, rows) = (place.clone(), rows.clone());
+            beside(&cached, move |cached| {
+                let request = readers.enter();
+                if place.get(&request).value().is_some() {
+                    cached.put(1).unwrap();
+                } else {
+                    let _rows = rows.lock().unwrap();
+                    cached.member.store(1, Ordering::SeqCst);
+                }
+            })
+        };
+        replace(&place, Some(cached.cache.clone()));
+        match keeps {
+            Keeps::InTime => reclaim(&place),
+            Keeps::AtOnce => cached.cache.keep_clean(),
+        }
+        cached.put(2).unwrap();
+        {
+            let _rows = rows.lock().unwrap();
+            cached.destage();
+        }
+        writer.join().unwrap();
+        let is_current = cached.is_dirty() || cached.read() == cached.member.load(Ordering::SeqCst);
+        assert!(is_current, "a clean block is older than what its member holds");
+    });
+}
+
+#[test]
+fn a_cache_keeps_nothing_that_an_older_write_may_replace() {
+    cache_comes_beside_a_write(Keeps::InTime);
+}
+
+/// If it did so at once, a write that began before could leave it with an older block. Loom finds that.
+#[test]
+#[should_panic(expected = "older than what its member holds")]
+fn a_cache_that_keeps_blocks_at_once_has_an_older_one() {
+    cache_comes_beside_a_write(Keeps::AtOnce);
 }

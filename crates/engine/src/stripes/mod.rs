@@ -35,7 +35,7 @@ mod rows;
 mod selection;
 mod settle;
 mod steps;
-mod switch;
+pub(crate) mod switch;
 pub(crate) mod trace;
 mod traced;
 mod wait;

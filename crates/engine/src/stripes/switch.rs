@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use stripewise_device::sync::Replaced;
+
 use super::Stripes;
 use crate::{
     cache::{Cache, DestageReason},
@@ -26,8 +28,7 @@ impl Stripes {
                 return emptied;
             }
         }
-        next.iter().for_each(|next| next.keep_nothing_clean());
-        self.cache.store(Arc::new(next));
+        replace(&self.cache, next);
         // Writes that waited for the end of the old one.
         old.iter().for_each(|old| old.tell_waiting());
         Ok(())
@@ -51,9 +52,20 @@ impl Stripes {
     /// Drops caches that no request looks at any more. Then the one in their place may keep what members hold.
     pub(super) fn reclaim_caches(&self) {
         let Some(_no_switch) = self.switching.try_lock() else { return };
-        if self.cache.reclaim() {
-            self.cache.look(|cache| cache.iter().for_each(|cache| cache.keep_clean()));
-        }
+        reclaim(&self.cache);
+    }
+}
+
+/// Puts another cache, or none, in the place of one. It keeps nothing of what members hold before [`reclaim`].
+pub(crate) fn replace(place: &Replaced<Option<Arc<Cache>>>, next: Option<Arc<Cache>>) {
+    next.iter().for_each(|next| next.keep_nothing_clean());
+    place.store(Arc::new(next));
+}
+
+/// Drops caches that no request looks at any more. If none is left, the one in their place may keep what members hold.
+pub(crate) fn reclaim(place: &Replaced<Option<Arc<Cache>>>) {
+    if place.reclaim() {
+        place.look(|cache| cache.iter().for_each(|cache| cache.keep_clean()));
     }
 }
 

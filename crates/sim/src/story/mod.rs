@@ -267,6 +267,7 @@ impl Story {
         let mut hardware_rng = Rng::with_seed(plan.seed.rotate_left(13) ^ 0x4857);
         let hardware = Hardware::draw(&mut hardware_rng, &shape);
         let cache_rng = cache_rng(plan.seed, u32::MAX);
+        let stream_rng = stream_rng(plan.seed, u32::MAX);
         let mut story = Self {
             plan,
             shape,
@@ -276,7 +277,7 @@ impl Story {
             side_rng,
             hardware_rng,
             cache_rng,
-            stream_rng: stream_rng(plan.seed, u32::MAX),
+            stream_rng,
             was_cached: false,
             may_cache: true,
             hardware,

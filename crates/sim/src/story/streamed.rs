@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// One busy time in so many of an array with a cache begins with such a stream.
-const ONE_IN: u8 = 5;
+const ONE_IN: u8 = 2;
 /// The most blocks that are written elsewhere, so that the cache is full.
 const ELSEWHERE_MAX: usize = 60;
 /// The most blocks of a write of the stream.
