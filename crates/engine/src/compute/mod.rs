@@ -60,6 +60,14 @@ impl CellsOf {
             Self::Client(_) => RowSet::EMPTY,
         }
     }
+
+    /// Their rows, if a client writes whole ones.
+    pub(crate) fn whole_rows(&self) -> Option<Span> {
+        match self {
+            Self::Client(rows) => *rows,
+            Self::Cache(_) => None,
+        }
+    }
 }
 
 impl Content {
@@ -88,8 +96,8 @@ impl Content {
     /// The rows that it consists of, if a client writes whole rows.
     pub(crate) fn whole_rows(&self) -> Option<Span> {
         match self {
-            Self::Cells(_, CellsOf::Client(rows)) => *rows,
-            Self::Cells(_, CellsOf::Cache(_)) | Self::Span(..) => None,
+            Self::Cells(_, of) => of.whole_rows(),
+            Self::Span(..) => None,
         }
     }
 }

@@ -56,7 +56,7 @@ impl<W> RowLocks<W> {
     }
 
     /// Locks rows for a write, if no request holds them or waits for them and the write need not be gathered.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&self, place: &Place, rows: RowSet) -> Entry<'_, W> {
         let _part = within(parts::Part::StripeLock);
         let may_wait = self.may_gather(place);

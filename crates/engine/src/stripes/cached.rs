@@ -19,9 +19,12 @@ use crate::{
     compute::{CachedCells, touched_rows},
     error::ArrayError,
     life::detached::Detached,
-    locks::Entry,
+    locks::{Entry, Place},
     mutants::{Mutant, lives},
-    shape::geometry::{Geometry, StripeIndex, StripeSpan},
+    shape::{
+        geometry::{Geometry, StripeIndex, StripeSpan},
+        rows::RowSet,
+    },
 };
 
 impl Stripes {
@@ -91,7 +94,7 @@ impl Stripes {
         (write, leads): (StripeWrite, bool),
     ) -> Progress {
         let place = write.place(leads);
-        let rows = match self.locks.enter(&place, write.content.rows(geometry.chunk_bytes())) {
+        let rows = match self.enter_past(&place, write.content.rows(geometry.chunk_bytes())) {
             Entry::Had(rows) => rows,
             Entry::Busy | Entry::Behind if cache.has_dirty_block(write.client_part().0) => {
                 return self.start_put(cache, write);
@@ -104,6 +107,12 @@ impl Stripes {
         }
         drop(rows);
         self.start_put(cache, write)
+    }
+
+    /// A copy of what is inlined where there is no cache.
+    #[inline(never)]
+    fn enter_past(&self, place: &Place, rows: RowSet) -> Entry<'_, Part> {
+        self.locks.enter(place, rows)
     }
 
     /// As [`Stripes::start_past`], for a part that may wait. Returns it if it must be put.

@@ -139,6 +139,7 @@ impl Stripes {
 
     /// Makes the recipe of a stripe's write in the empty `recipe`: recipes are large. Columns in `unreadable`
     /// can be written, but not read.
+    #[inline(always)]
     pub(super) fn make_recipe(
         &self,
         selection: &dyn WriteSelection,
@@ -147,26 +148,41 @@ impl Stripes {
         unreadable: &[usize],
         recipe: &mut Recipe,
     ) -> Result<(), PlanError> {
-        let of_cells;
-        let span = match content {
-            Content::Span(span, _) => Some(span),
-            Content::Cells(cells, of) if may_fill(cells, of.held()) => None,
-            Content::Cells(cells, _) => {
-                let is_made = |rows| self.is_made_by_rows(selection, topology, (stripe, rows), recipe);
-                if content.whole_rows().is_some_and(is_made) {
-                    return Ok(());
-                }
-                of_cells = span_of(stripe, cells, &topology.geometry);
-                of_cells.as_ref()
+        let is_made = match content {
+            Content::Span(span, _) => {
+                unreadable.is_empty() && self.is_made_quickly(selection, topology, (span, false), recipe)
+            }
+            Content::Cells(cells, of) => {
+                self.is_made_of_cells(selection, topology, (stripe, cells, of), unreadable, recipe)
             }
         };
-        let span = span.filter(|_| unreadable.is_empty());
-        let is_destage = content.is_destaged();
-        let is_made = |span| self.is_made_quickly(selection, topology, (span, is_destage), recipe);
-        if !span.is_some_and(is_made) {
+        if !is_made {
             *recipe = self.planned_recipe(selection, topology, (stripe, content), unreadable)?;
         }
         Ok(())
+    }
+
+    /// Makes the recipe of cells that need no plan: whole rows, or what lies as a client's write may. False if they need
+    /// one.
+    #[inline(never)]
+    fn is_made_of_cells(
+        &self,
+        selection: &dyn WriteSelection,
+        topology: &Topology,
+        (stripe, cells, of): (StripeIndex, &CachedCells, &CellsOf),
+        unreadable: &[usize],
+        recipe: &mut Recipe,
+    ) -> bool {
+        if may_fill(cells, of.held()) {
+            return false;
+        }
+        let is_made = |rows| self.is_made_by_rows(selection, topology, (stripe, rows), recipe);
+        if of.whole_rows().is_some_and(is_made) {
+            return true;
+        }
+        let span = span_of(stripe, cells, &topology.geometry).filter(|_| unreadable.is_empty());
+        let is_destage = matches!(of, CellsOf::Cache(_));
+        span.is_some_and(|span| self.is_made_quickly(selection, topology, (&span, is_destage), recipe))
     }
 
     /// Makes the recipe of a write that needs no plan. False if this write needs one.
