@@ -48,6 +48,10 @@ impl Bits {
         masks(range).map(|(word, mask)| (self.words[word] & mask).count_ones() as usize).sum()
     }
 
+    pub(super) fn is_full(&self) -> bool {
+        self.count(0..self.len) == self.len
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
@@ -86,6 +90,7 @@ mod tests {
             prop_assert!((0..len).all(|at| bits.has(at) == list[at]));
             prop_assert_eq!(bits.count(0..len), list.iter().filter(|bit| **bit).count());
             prop_assert_eq!(bits.is_empty(), !list.contains(&true));
+            prop_assert_eq!(bits.is_full(), !list.contains(&false));
             prop_assert_eq!(Bits::of_bytes(&bits.to_bytes(), len), bits);
         }
     }

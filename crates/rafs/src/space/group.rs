@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use stripewise_format::rafs::space::{Group, GroupKind};
 
-use super::bits::Bits;
+use super::{Layout, Measure, Rank, bits::Bits};
 use crate::shape::{Cell, Geometry, Order};
 
 /// A group. The bits of a large one stand for stripes, others for blocks.
@@ -52,6 +52,32 @@ impl Used {
     /// Whether all blocks are free.
     pub(super) fn is_empty(&self) -> bool {
         self.busy.is_empty()
+    }
+
+    /// Blocks that are taken.
+    pub(super) fn taken(&self) -> usize {
+        let of_bit = if self.kind == GroupKind::Large { self.stripe_blocks as usize } else { 1 };
+        self.taken.count(0..Group::bits(self.kind, self.stripes, self.stripe_blocks)) * of_bit
+    }
+
+    /// The stripes with free blocks, and the rank of each.
+    pub(super) fn with_room(&self, layout: &Layout, measure: Measure) -> impl Iterator<Item = (u32, Rank)> {
+        let stripes = if self.busy.is_full() { 0 } else { self.stripes };
+        (0..stripes).filter_map(move |stripe| Some((stripe, self.rank(stripe, layout, measure)?)))
+    }
+
+    /// How much of a stripe is free; none if nothing is.
+    pub(super) fn rank(&self, stripe: u32, layout: &Layout, measure: Measure) -> Option<Rank> {
+        let Layout { geometry, order, .. } = layout;
+        let blocks = geometry.stripe_blocks() - self.counts(stripe).1 as u32;
+        if blocks == 0 {
+            return None;
+        }
+        let rows = match measure {
+            Measure::Blocks | Measure::Nothing => 0,
+            Measure::Rows => self.free_rows(stripe, geometry, *order).len() as u32,
+        };
+        Some(Rank { rows, blocks })
     }
 
     /// Makes it a group of small files. Its blocks stay what they are.

@@ -167,11 +167,14 @@ impl Space {
         if !self.untyped.remove(&number) {
             return Err(SpaceError::Kind { group: number });
         }
-        self.used.insert(number, Used::of(&group, stripes, stripe_blocks));
-        let stripes = self.stripes_of(number);
-        let taken = stripes.clone().map(|stripe| self.busy(StripeNo(stripe)).0);
-        self.counts.taken += taken.sum::<u64>();
-        stripes.for_each(|stripe| self.list(StripeNo(stripe)));
+        let used = Used::of(&group, stripes, stripe_blocks);
+        self.counts.taken += used.taken() as u64;
+        let first = self.stripes_of(number).start;
+        let lists = self.lists.entry(used.kind()).or_default();
+        for (within, rank) in used.with_room(&self.layout, self.measure) {
+            lists.place(StripeNo(first + u64::from(within)), Some(rank));
+        }
+        self.used.insert(number, used);
         self.forget_if_empty(number);
         Ok(())
     }
@@ -355,14 +358,8 @@ impl Space {
 
     /// How much of a stripe in a group that is used is free; none if nothing is.
     fn rank(&self, stripe: StripeNo) -> Option<Rank> {
-        let Layout { geometry, order, .. } = self.layout;
         let (used, within) = self.used_of(stripe)?;
-        let blocks = geometry.stripe_blocks() - used.counts(within).1 as u32;
-        let rows = match self.measure {
-            Measure::Blocks | Measure::Nothing => 0,
-            Measure::Rows => used.free_rows(within, &geometry, order).len() as u32,
-        };
-        (blocks > 0).then_some(Rank { rows, blocks })
+        used.rank(within, &self.layout, self.measure)
     }
 
     fn give_kind(&mut self, group: u64, kind: GroupKind) {

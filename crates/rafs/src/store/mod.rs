@@ -340,4 +340,6 @@ fn run(blocks: &Range<BlockNo>) -> Run {
 }
 
 #[cfg(test)]
+mod full;
+#[cfg(test)]
 mod tests;

@@ -1,15 +1,14 @@
 //! Opening a store: the newest anchor's tree, and what was committed since.
 
-use std::{
-    ops::{Range, RangeInclusive},
-    sync::Arc,
-};
+use std::{ops::Range, sync::Arc};
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::smallvec;
 use stripewise_device::{BoxFuture, IoBuf, IoError, SharedBuf};
 use stripewise_format::rafs::{
     journal::{Change, Run},
     key::{Key, KeyKind},
+    node::Item,
     superblock::{FIRST_JOURNAL_STRIPE, SlotOrder, Superblock},
 };
 use thiserror::Error;
@@ -26,7 +25,7 @@ use crate::{
     mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, BlockNo, Order, StripeNo},
     space::{Layout, Measure, Space},
-    tree::{IsRight, NodeStore, Root, Scan, Tree},
+    tree::{IsRight, NodeStore, Root, Scan, Tree, TreeError},
     volume::Volume,
 };
 
@@ -77,8 +76,19 @@ impl FileBlocks {
     }
 }
 
-/// The groups in the tree.
-const GROUPS: RangeInclusive<Key> = Key::new(0, KeyKind::Group, 0)..=Key::new(0, KeyKind::Group, u64::MAX);
+/// The most parts in which groups are taken up at once, and the fewest groups of a part.
+const PARTS_MAX: u64 = 32;
+const PART_GROUPS_MIN: u64 = 1024;
+
+/// Where the tree has a group.
+const fn group_key(group: u64) -> Key {
+    Key::new(0, KeyKind::Group, group)
+}
+
+/// The next items of a scan, and what is left of it. None: there are no more.
+async fn next_groups(tree: &Tree, mut scan: Scan) -> Result<Option<(Vec<Item>, Scan)>, TreeError> {
+    Ok(scan.batch(tree).await?.map(|items| (items, scan)))
+}
 
 impl Store {
     /// Opens the store that was [found](Ground::read) on a volume. Up to so many clean nodes of the tree are kept in memory.
@@ -185,12 +195,26 @@ impl Store {
         Ok(self.volume.flush().await?)
     }
 
+    /// Takes up the groups that the tree has, in several parts at once: within a part, a leaf is asked for when the one before it is
+    /// there.
     async fn load_groups(&mut self) -> Result<(), StoreError> {
-        let mut groups = Scan::over(GROUPS);
-        while let Some(items) = groups.batch(&self.tree).await? {
+        let groups = self.superblock.groups();
+        let of_part = groups.div_ceil(PARTS_MAX).max(PART_GROUPS_MIN);
+        let parts = groups.div_ceil(of_part).max(1);
+        let scan = |part: u64| {
+            // The last one finds groups that lie outside, too.
+            let end = if part + 1 == parts { u64::MAX } else { (part + 1) * of_part - 1 };
+            Scan::over(group_key(part * of_part)..=group_key(end))
+        };
+        let tree = &self.tree;
+        let mut under_way: FuturesUnordered<_> =
+            (0..parts).map(|part| next_groups(tree, scan(part))).collect();
+        while let Some(read) = under_way.next().await {
+            let Some((items, scan)) = read? else { continue };
             for item in items {
                 self.space.load(item.key.offset, &item.value)?;
             }
+            under_way.push(next_groups(tree, scan));
         }
         let (found, wanted) = (self.space.counts().taken, self.anchor.1.used_blocks);
         if found == wanted { Ok(()) } else { Err(StoreError::Used { found, wanted }) }
