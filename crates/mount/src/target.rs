@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, IoError};
-use stripewise_format::rafs::superblock::{STRIPE_BLOCKS_MAX, Superblock, SuperblockError};
+use stripewise_format::rafs::{
+    block::BlockError,
+    superblock::{STRIPE_BLOCKS_MAX, Superblock, SuperblockError},
+};
 use stripewise_rafs::{
     shape::BLOCK_BYTES,
     volume::{DeviceVolume, Volume, VolumeError},
@@ -29,7 +32,7 @@ pub enum TargetError {
         name: String,
     },
     /// No superblock counts.
-    #[error("{name}: no RAFS file system ({source})")]
+    #[error("{name}: no RAFS file system ({})", found_instead(source))]
     None {
         /// The device.
         name: String,
@@ -39,6 +42,15 @@ pub enum TargetError {
     /// The device does not fit what the superblock says.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+}
+
+/// What a device has where the first superblock would be.
+#[must_use]
+pub fn found_instead(source: &SuperblockError) -> String {
+    match source {
+        SuperblockError::Block(BlockError::NoMagic { .. }) => "its first block is no superblock".to_owned(),
+        damaged => damaged.to_string(),
+    }
 }
 
 /// A file system, found.

@@ -223,6 +223,8 @@ fn known(name: &str) -> anyhow::Result<CacheStatus> {
     let level = status.level;
     match status.cache {
         Some(cache) => Ok(cache),
-        None => bail!("{name}: level {level} has no parity that a write would wait for, and takes no cache"),
+        None => bail!(
+            "{name}: level {level} has no parity that a write would wait for, and takes no cache; levels 4, 5 and 6 do"
+        ),
     }
 }

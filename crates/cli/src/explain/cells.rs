@@ -16,8 +16,9 @@ impl Cells {
             let is_rest = line.iter().all(|cell| *cell == '.');
             ensure!(
                 line.len() == columns || is_rest,
-                "--cells: '{}' is not a letter for each of {columns} data columns",
-                line.iter().collect::<String>()
+                "--cells: '{}' is {} of {columns} data columns; give D, P, C or E for each, and a slash behind a row",
+                line.iter().collect::<String>(),
+                line.len()
             );
             if let Some(other) = line.iter().find(|cell| !"DPCE.".contains(**cell)) {
                 bail!(

@@ -37,7 +37,12 @@ fn what_is_no_file_system_is_not_mounted_and_damage_is_told() {
     sandbox.fails(1, &format!("mount {blank} {point}/none"), &NONE, &["No such file"]);
     sandbox.fails(1, &format!("mount {blank} {point} -o ro,odd"), &NONE, &["-o odd", "known are"]);
     sandbox.fails(1, &format!("umount {point}"), &NONE, &["no RAFS file system is mounted there"]);
-    sandbox.fails(8, &format!("fsck {blank}"), &NONE, &["no RAFS file system"]);
+    sandbox.fails(
+        8,
+        &format!("fsck {blank}"),
+        &NONE,
+        &["no RAFS file system (its first block is no superblock)"],
+    );
     sandbox.fails(16, "fsck", &NONE, &["TARGET"]);
     sandbox.fails(16, "fsck --odd", &[&target], &["--odd"]);
     sandbox.done(&format!("mkfs {target}"));

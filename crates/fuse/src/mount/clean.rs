@@ -48,7 +48,10 @@ pub fn clear_dead_mount(point: &Path) -> Result<bool, MountError> {
     if is_cleared || !is_own_mount(&point)? {
         return Ok(is_cleared);
     }
-    Err(MountError::NotOurs { point, why: "its server is alive; unmount it instead" })
+    Err(MountError::NotOurs {
+        point,
+        why: "something is mounted there, and its server is alive; unmount it first",
+    })
 }
 
 /// The server must answer a statfs: no cache does.

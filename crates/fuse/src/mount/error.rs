@@ -44,7 +44,7 @@ pub enum MountError {
         why: &'static str,
     },
     /// What should be cleared is no dead mount of ours.
-    #[error("{} is not cleared: {why}", point.display())]
+    #[error("{}: {why}", point.display())]
     NotOurs {
         /// The folder.
         point: PathBuf,

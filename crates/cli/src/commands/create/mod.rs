@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 
 use serde_json::json;
-use stripewise::{CacheKind, Preview};
+use stripewise::{CacheError, CacheKind, Preview};
 use stripewise_wire::{ArrayStatus, CacheChange};
 
 pub(crate) use self::args::CreateArgs;
@@ -157,8 +157,17 @@ fn create_spec(args: &CreateArgs) -> anyhow::Result<CreateSpec> {
     })
 }
 
+/// Whether the level has parity, and may have a cache.
+fn has_parity(args: &CreateArgs) -> bool {
+    [4, 5, 6].contains(&args.level)
+}
+
 /// Refuses settings of a cache where there is none, or may be none.
 fn check_cache(args: &CreateArgs) -> anyhow::Result<()> {
+    let wants_cache = args.cache.as_deref().is_some_and(|kind| kind != CacheKind::None.name());
+    if wants_cache && !has_parity(args) {
+        bail!(CacheError::Level(args.level));
+    }
     let given = [
         ("--cache-size", args.cache_size.is_some()),
         ("--cache-flush-time", args.cache_flush_time.is_some()),
@@ -191,7 +200,7 @@ fn cache_note(args: &CreateArgs, status: &ArrayStatus) -> Option<String> {
 
 /// The cache, as it is going to be.
 fn cache_text(args: &CreateArgs) -> Option<String> {
-    let is_open = args.cache.is_none() && !args.no_measure && [4, 5, 6].contains(&args.level);
+    let is_open = args.cache.is_none() && !args.no_measure && has_parity(args);
     if is_open {
         return Some(format!(
             "cache {} if a member is measured to rotate, else none",

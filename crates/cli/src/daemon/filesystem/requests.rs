@@ -166,7 +166,8 @@ fn moved_bytes(array: &Array) -> u64 {
 pub(super) async fn open(array: Array) -> anyhow::Result<(Superblock, Arc<dyn Volume>)> {
     let superblock = target::superblock(&array.device()).await.map_err(|error| match error {
         TargetError::None { source, .. } => {
-            anyhow!("no RAFS file system ({source}); if it never had one, `stripewise mkfs` makes it")
+            let found = target::found_instead(&source);
+            anyhow!("no RAFS file system ({found}); if it never had one, `stripewise mkfs` makes it")
         }
         other => other.into(),
     })?;
