@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How often to poll the progress.
-const POLL: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(50);
 
 /// Runs the load in this process.
 pub(super) fn on_device(path: &str, spec: &LoadSpec) -> anyhow::Result<LoadFigures> {
