@@ -8,7 +8,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser},
 };
 use stripewise::{
-    CacheAlloc, CacheKind, CachePast, ReadCache,
+    CacheAlloc, CacheError, CacheKind, CachePast, ReadCache,
     internals::{
         destage::{WHAT, WHEN},
         plan::passes::GapRule,
@@ -223,8 +223,6 @@ fn known(name: &str) -> anyhow::Result<CacheStatus> {
     let level = status.level;
     match status.cache {
         Some(cache) => Ok(cache),
-        None => bail!(
-            "{name}: level {level} has no parity that a write would wait for, and takes no cache; levels 4, 5 and 6 do"
-        ),
+        None => bail!("{name}: {}", CacheError::Level(level)),
     }
 }

@@ -377,7 +377,7 @@ impl Cache {
         DestageReason::ALL.iter().map(|reason| self.counts.sum(2 * *reason as usize)).sum()
     }
 
-    /// Those of them that were destaged as soon as all of their stripe was dirty.
+    /// Blocks that were destaged as soon as all of their stripe was dirty.
     pub(crate) fn full_blocks(&self) -> u64 {
         self.counts.sum(2 * DestageReason::Full as usize)
     }

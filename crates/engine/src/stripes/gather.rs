@@ -26,7 +26,7 @@ const LINGER: Duration = Duration::from_micros(50);
 const LINGERS_MAX: u32 = 4;
 
 impl Stripes {
-    /// Lets a write wait with others for the write that it lies behind. If it is alone, it goes on with what is left then.
+    /// Lets a write wait with others for the write that it lies behind. If none joins it, it goes on as `alone` says.
     pub(super) fn wait_behind(
         &self,
         place: &Place,
@@ -119,4 +119,73 @@ fn as_one(span: StripeSpan, parts: Vec<Part>) -> (StripeWrite, Vec<Promise<Resul
         bufs.last_mut().into_iter().for_each(|last| *last = IoBuf::zeroed(last.len()).freeze());
     }
     (StripeWrite::of(span, Data::of(bufs, span.start as u64), flags), promises)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::future::join_all;
+    use stripewise_device::{Device, WriteFlags};
+    use stripewise_sim::World;
+
+    use super::{super::working::tests::put, *};
+    use crate::{
+        Array, CacheKind, CacheSettings, CreateOptions,
+        destage::{Verdict, Why},
+        shape::{geometry::Level, rows::BLOCK_BYTES},
+    };
+
+    /// Writes of a whole stripe, and the blocks of each.
+    const WRITES: usize = 12;
+    const BLOCKS: usize = 2;
+    const STRIPE: StripeIndex = StripeIndex(0);
+
+    /// An array whose cache passes writes by, on members that take time, once a stream was written. What of it was dirty in the cache
+    /// was given.
+    fn streamed(dirty: &[usize]) -> Array {
+        let mut world = World::new(1);
+        let members = (0..4).map(|i| world.add_member(format!("m{i}"), 3 << 20) as Arc<dyn Device>).collect();
+        let mut options = CreateOptions::new("streamed", Level::Raid5, members);
+        options.chunk_bytes = 8 * BLOCK_BYTES as u32;
+        options.assume_clean = true;
+        options.cache = Some(CacheSettings::new(CacheKind::Stripe, 1 << 20));
+        let env = world.env();
+        let array = world.run(async move { Array::create(env, options).await }).unwrap();
+        let cache = array.parts().stripes.cache().unwrap();
+        put(&cache, STRIPE, dirty);
+        cache.let_writes_pass(&Verdict::of_all(true, Why::Served));
+        const LEN: usize = BLOCKS * BLOCK_BYTES;
+        let content = |at: usize| IoBuf::copy_of(&[at as u8 + 1; LEN]);
+        let (writer, flags) = (array.clone(), WriteFlags::default());
+        let written = world.run(async move {
+            let write = |at: usize| writer.write((at * LEN) as u64, content(at).freeze(), flags);
+            join_all((0..WRITES).map(write).collect::<Vec<_>>()).await
+        });
+        assert!(written.iter().all(Result::is_ok), "{written:?}");
+        let reader = array.clone();
+        let found = world.run(async move { reader.read(0, IoBuf::zeroed(WRITES * LEN)).await }).unwrap();
+        assert!(
+            (0..WRITES).all(|at| found[at * LEN..][..LEN] == content(at)[..]),
+            "the stream's bytes are read"
+        );
+        array
+    }
+
+    #[test]
+    fn a_stream_that_passes_the_cache_by_is_gathered() {
+        let array = streamed(&[]);
+        assert!(array.stats().report().gathered_writes >= 8);
+        let cache = array.cache().unwrap();
+        assert_eq!((cache.passed, cache.dirty_blocks), (WRITES as u64, 0));
+    }
+
+    /// What is dirty is older than the stream, and would come to members after it.
+    #[test]
+    fn what_was_gathered_goes_on_one_by_one_where_something_is_dirty() {
+        let array = streamed(&[15]);
+        assert_eq!(array.stats().report().gathered_writes, 0);
+        assert!(array.cache().unwrap().passed < WRITES as u64);
+    }
 }

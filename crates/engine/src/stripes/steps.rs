@@ -103,7 +103,7 @@ impl Guards<'_> {
 pub(super) enum Rest {
     /// Nothing: it is gathered with others, and another task writes them.
     Gathered(Detached<Result<(), ArrayError>>),
-    /// Nothing: it lies behind a write under way, and others may be gathered with it. If not, this is what is left.
+    /// Nothing: it lies behind a write under way, and others may be gathered with it. If none are, it goes on as this.
     Behind(StripeWrite, Place, fn(StripeWrite) -> Self),
     /// Nothing: it must be put into the cache.
     Cached(StripeWrite),

@@ -156,7 +156,7 @@ impl Space {
         stripes.collect::<Vec<_>>().into_iter().for_each(|stripe| self.list(StripeNo(stripe)));
     }
 
-    /// Takes up a group as the tree has it.
+    /// Takes up a group as the tree has it, before any stripe is opened.
     ///
     /// # Errors
     /// [`SpaceError`], also if the group was taken up before.
@@ -167,6 +167,10 @@ impl Space {
         if !self.untyped.remove(&number) {
             return Err(SpaceError::Kind { group: number });
         }
+        debug_assert!(
+            self.open.is_empty() && self.avoided.is_empty(),
+            "stripes that are filled are in no list"
+        );
         let used = Used::of(&group, stripes, stripe_blocks);
         self.counts.taken += used.taken() as u64;
         let first = self.stripes_of(number).start;

@@ -1,6 +1,9 @@
 //! Opening a store: the newest anchor's tree, and what was committed since.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::{Range, RangeInclusive},
+    sync::Arc,
+};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::smallvec;
@@ -76,9 +79,19 @@ impl FileBlocks {
     }
 }
 
-/// The most parts in which groups are taken up at once, and the fewest groups of a part.
+/// The most parts in which groups are taken up at once, and how many groups make another part worth it.
 const PARTS_MAX: u64 = 32;
 const PART_GROUPS_MIN: u64 = 1024;
+
+/// The parts in which so many groups are taken up. The last one finds groups that lie outside, too.
+fn parts_of(groups: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
+    let of_part = groups.div_ceil(PARTS_MAX).max(PART_GROUPS_MIN);
+    let parts = groups.div_ceil(of_part).max(1);
+    (0..parts).map(move |part| {
+        let end = if part + 1 == parts { u64::MAX } else { (part + 1) * of_part - 1 };
+        part * of_part..=end
+    })
+}
 
 /// Where the tree has a group.
 const fn group_key(group: u64) -> Key {
@@ -198,17 +211,12 @@ impl Store {
     /// Takes up the groups that the tree has, in several parts at once: within a part, a leaf is asked for when the one before it is
     /// there.
     async fn load_groups(&mut self) -> Result<(), StoreError> {
-        let groups = self.superblock.groups();
-        let of_part = groups.div_ceil(PARTS_MAX).max(PART_GROUPS_MIN);
-        let parts = groups.div_ceil(of_part).max(1);
-        let scan = |part: u64| {
-            // The last one finds groups that lie outside, too.
-            let end = if part + 1 == parts { u64::MAX } else { (part + 1) * of_part - 1 };
-            Scan::over(group_key(part * of_part)..=group_key(end))
-        };
         let tree = &self.tree;
-        let mut under_way: FuturesUnordered<_> =
-            (0..parts).map(|part| next_groups(tree, scan(part))).collect();
+        // So that the parts find the first nodes of their ways in memory: each would read them, and mend them.
+        tree.get(group_key(0)).await?;
+        let scans = parts_of(self.superblock.groups())
+            .map(|part| Scan::over(group_key(*part.start())..=group_key(*part.end())));
+        let mut under_way: FuturesUnordered<_> = scans.map(|scan| next_groups(tree, scan)).collect();
         while let Some(read) = under_way.next().await {
             let Some((items, scan)) = read? else { continue };
             for item in items {
@@ -291,5 +299,22 @@ impl NodeStore for Nodes {
     fn find(&self, place: BlockNo, is_right: IsRight) -> BoxFuture<Option<SharedBuf>> {
         let healing = self.healing.clone();
         Box::pin(async move { healing.find(place, is_right).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_group_lies_in_one_part() {
+        for groups in [0, 1, 1023, 1024, 1025, 4096, 32 * 1024, 32 * 1024 + 1, 524_279, u64::MAX / 8192] {
+            let parts: Vec<_> = parts_of(groups).collect();
+            assert!(!parts.is_empty() && parts.len() as u64 <= PARTS_MAX, "{groups}: {parts:?}");
+            assert_eq!((*parts[0].start(), *parts[parts.len() - 1].end()), (0, u64::MAX));
+            assert!(parts.windows(2).all(|two| two[0].end() + 1 == *two[1].start()), "{groups}: {parts:?}");
+            let has_some = |part: &RangeInclusive<u64>| *part.start() < groups.max(1);
+            assert!(parts.iter().all(has_some), "{groups}: {parts:?}");
+        }
     }
 }
