@@ -1,8 +1,9 @@
 //! The replay: the records that were committed since the anchor, in order.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use stripewise_device::{IoBuf, IoError, SharedBuf};
+use futures_util::future::try_join_all;
+use stripewise_device::{IoBuf, IoError, ReadDone, SharedBuf};
 use stripewise_format::rafs::{
     anchor::JournalPosition,
     journal::{Change, RecordError, RecordHead, RecordId},
@@ -14,7 +15,7 @@ use super::ring::{Ring, Run};
 use crate::{
     healing::Healing,
     mutants::{Mutant, lives},
-    shape::{BLOCK_BYTES, Cell, StripeNo},
+    shape::{BLOCK_BYTES, Cell, Order, StripeNo},
     volume::Volume,
 };
 
@@ -55,6 +56,9 @@ pub struct Replayed {
     /// Its data blocks.
     pub data: Vec<SharedBuf>,
 }
+
+/// Rows of which the first blocks are read at once where a mount looks for later records. Tests have short journals.
+const ROWS_AT_ONCE: u64 = if cfg!(test) { 5 } else { 1024 };
 
 /// How rows are read.
 #[derive(Debug, Clone, Copy)]
@@ -188,20 +192,40 @@ impl Replay {
     /// anchor goes where the one behind the last would be.
     async fn later(&self, row: u64) -> Result<Option<RecordId>, ReplayError> {
         let JournalPosition { epoch, sequence, .. } = self.next;
-        for ahead in 0..self.left {
-            let (at, left) = (row + ahead, self.left - ahead);
-            let is_later = |id: &RecordId| {
-                let is_newer = id.epoch > epoch;
-                is_newer || id.epoch == epoch && id.sequence > sequence
-            };
-            let head = self.head(at, left, is_later, Way::Own).await?;
-            if let Ok(head) = head
-                && self.open(at, &head, Way::Own).await?.is_ok()
-            {
-                return Ok(Some(head.id));
+        let is_later = |id: &RecordId| {
+            let is_newer = id.epoch > epoch;
+            is_newer || id.epoch == epoch && id.sequence > sequence
+        };
+        let (mut at, end) = (row, row + self.left);
+        while at < end {
+            let blocks = self.first_blocks(at, ROWS_AT_ONCE.min(end - at)).await?;
+            for (at, block) in (at..).zip(&blocks) {
+                if let Ok(head) = self.head_in(block, end - at, is_later)
+                    && self.open(at, &head, Way::Own).await?.is_ok()
+                {
+                    return Ok(Some(head.id));
+                }
             }
+            at += blocks.len() as u64;
         }
         Ok(None)
+    }
+
+    /// The first blocks of rows, of several stripes at once: a record begins with one.
+    async fn first_blocks(&self, first: u64, rows: u64) -> Result<Vec<IoBuf>, IoError> {
+        let geometry = self.volume.geometry();
+        let read = |(run, _): (Run, Range<usize>)| {
+            let cell = Cell { row: run.row, column: 0 };
+            let block = geometry.block(run.stripe, geometry.slot(Order::Columns, cell));
+            let into = (0..run.rows).map(|_| IoBuf::with_len(BLOCK_BYTES)).collect();
+            let read = self.volume.read(geometry.offset_bytes(Order::Columns, block), into);
+            async move {
+                let ReadDone { result, bufs } = read.await;
+                result.map(|()| bufs)
+            }
+        };
+        let runs = try_join_all(self.ring.runs(first, rows).map(read)).await?;
+        Ok(runs.into_iter().flatten().collect())
     }
 
     /// The head of the record that begins with a row, if it is one of those that are wanted and has so many rows at most.
@@ -213,11 +237,21 @@ impl Replay {
         way: Way,
     ) -> Result<Result<RecordHead, RecordError>, IoError> {
         let first = self.rows(row, 1, way).await?;
-        Ok(match RecordHead::decode(&first[0], self.uuid) {
+        Ok(self.head_in(&first[0], rows_max, is_wanted))
+    }
+
+    /// As [`Replay::head`], of a row whose first block is in hand.
+    fn head_in(
+        &self,
+        first: &[u8],
+        rows_max: u64,
+        is_wanted: impl Fn(&RecordId) -> bool,
+    ) -> Result<RecordHead, RecordError> {
+        match RecordHead::decode(first, self.uuid) {
             Ok(head) if !is_wanted(&head.id) => Err(RecordError::NoMagic),
             Ok(head) if !(1..=rows_max).contains(&self.rows_of(&head)) => Err(RecordError::Lengths),
             head => head,
-        })
+        }
     }
 
     /// Reads a record, and looks whether it is valid.

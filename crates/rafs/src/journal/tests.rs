@@ -175,6 +175,25 @@ fn a_record_that_rots_before_valid_ones_is_not_the_end() {
     assert!(replay(&mounted.volume, 8, START).1.is_ok(), "nothing valid follows");
 }
 
+#[test]
+fn a_valid_record_far_behind_rotten_ones_is_found() {
+    for valid in 1..12 {
+        let mut mounted = Mounted::new(4, 4, 8);
+        // Of a row each.
+        assert!((0..12).all(|number| mounted.commit(transaction(number, 10, 3))));
+        for row in (0..12).filter(|row| *row != valid) {
+            mounted.volume.rot(StripeNo(FIRST.0 + row / 4), (row % 4) as u32);
+        }
+        let (replayed, end) = replay(&mounted.volume, 8, START);
+        let later = START.sequence + valid;
+        assert!(
+            replayed.is_empty()
+                && matches!(end, Err(ReplayError::Rotten { later: found, .. }) if found == later),
+            "row {valid}: {end:?}"
+        );
+    }
+}
+
 /// Such a record was not replayed when that mount ended, whatever it looks like now.
 #[test]
 fn records_of_an_earlier_mount_do_not_count() {
