@@ -16,7 +16,8 @@ impl Cells {
             let is_rest = line.iter().all(|cell| *cell == '.');
             ensure!(
                 line.len() == columns || is_rest,
-                "--cells: '{}' has {} cells, and there are {columns} data columns; give D, P, C or E for each, and slashes between rows",
+                "--cells: '{}' has {} cells, and there are {columns} data columns; give D, P, C or E for each, and \
+                 slashes between rows",
                 line.iter().collect::<String>(),
                 line.len()
             );

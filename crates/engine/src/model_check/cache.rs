@@ -237,7 +237,7 @@ fn nothing_is_put_once_the_cache_is_closed() {
 }
 
 /// When a cache that comes keeps what members hold.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Keeps {
     /// Once the requests that began before it have ended.
     InTime,

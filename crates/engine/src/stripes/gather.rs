@@ -142,8 +142,8 @@ mod tests {
     const BLOCKS: usize = 2;
     const STRIPE: StripeIndex = StripeIndex(0);
 
-    /// An array whose cache passes writes by, on members that take time, once a stream was written. What of it was dirty in the cache
-    /// was given.
+    /// Writes a stream to an array whose cache lets writes pass by, on members that take time. The cache had older bytes of these blocks
+    /// to write.
     fn streamed(dirty: &[usize]) -> Array {
         let mut world = World::new(1);
         let members = (0..4).map(|i| world.add_member(format!("m{i}"), 3 << 20) as Arc<dyn Device>).collect();

@@ -48,8 +48,13 @@ impl Bits {
         masks(range).map(|(word, mask)| (self.words[word] & mask).count_ones() as usize).sum()
     }
 
+    /// How many are set.
+    pub(super) fn ones(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     pub(super) fn is_full(&self) -> bool {
-        self.count(0..self.len) == self.len
+        self.ones() == self.len
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -91,6 +96,7 @@ mod tests {
             prop_assert_eq!(bits.count(0..len), list.iter().filter(|bit| **bit).count());
             prop_assert_eq!(bits.is_empty(), !list.contains(&true));
             prop_assert_eq!(bits.is_full(), !list.contains(&false));
+            prop_assert_eq!(bits.ones(), list.iter().filter(|bit| **bit).count());
             prop_assert_eq!(Bits::of_bytes(&bits.to_bytes(), len), bits);
         }
     }

@@ -57,7 +57,7 @@ impl Used {
     /// Blocks that are taken.
     pub(super) fn taken(&self) -> usize {
         let of_bit = if self.kind == GroupKind::Large { self.stripe_blocks as usize } else { 1 };
-        self.taken.count(0..Group::bits(self.kind, self.stripes, self.stripe_blocks)) * of_bit
+        self.taken.ones() * of_bit
     }
 
     /// The stripes with free blocks, and the rank of each.

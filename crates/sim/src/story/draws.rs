@@ -36,5 +36,5 @@ pub(super) fn cache_rng(seed: u64, life: u32) -> Rng {
 
 /// The source of draws about streams over full caches in one of the array's lives.
 pub(super) fn stream_rng(seed: u64, life: u32) -> Rng {
-    Rng::with_seed(0x5eed ^ seed.rotate_left(29) ^ u64::from(life) ^ 0xCAC4_E000_0000)
+    cache_rng(seed, life ^ 0x5eed)
 }
