@@ -189,16 +189,18 @@ impl Destager {
         self.settle_policies(cache);
         let fill = cache.fill();
         self.take_full(jobs, cache, fill);
+        let now = jobs.life.env().now();
+        let called_for = self.called_for(fill, cache.leaving_blocks().saturating_sub(blocks as u64));
+        self.is_wanted |= cache.take_want_of_room();
+        // However much is under way or queued: clients are served meanwhile.
+        let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0, self.is_wanted), now);
         if count >= IN_FLIGHT_MAX || blocks >= BLOCKS_IN_FLIGHT_MAX {
             return None;
         }
         if let Some(next) = self.queue.pop_front() {
             return Some(next);
         }
-        let is_wanted = std::mem::take(&mut self.is_wanted) || cache.take_want_of_room();
-        let now = jobs.life.env().now();
-        let called_for = self.called_for(fill, cache.leaving_blocks().saturating_sub(blocks as u64));
-        let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0, is_wanted), now);
+        let is_wanted = std::mem::take(&mut self.is_wanted);
         if fill.dirty == 0 {
             return None;
         }
@@ -344,5 +346,61 @@ impl Moments {
         self.look = now;
         let old = dirty().filter(|candidate| now.since(candidate.dirty_since) >= age);
         old.map(|one| (one, DestageReason::Age)).collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use stripewise_device::Device;
+    use stripewise_sim::World;
+
+    use super::*;
+    use crate::{
+        Array, CacheKind, CreateOptions,
+        shape::{
+            geometry::{Level, StripeIndex},
+            rows::RowSet,
+        },
+    };
+
+    /// Counts how often it is asked.
+    struct Asked(Arc<parking_lot::Mutex<u32>>);
+
+    impl Past for Asked {
+        fn next(&mut self, _: &Seen<'_>) -> Verdict {
+            *self.0.lock() += 1;
+            Verdict::of_all(false, Why::Room)
+        }
+    }
+
+    /// Clients write meanwhile, perhaps others than those whose writes are destaged.
+    #[test]
+    fn which_way_writes_go_is_decided_however_much_is_under_way_or_queued() {
+        let mut world = World::new(1);
+        let members = (0..4).map(|i| world.add_member(format!("m{i}"), 3 << 20) as Arc<dyn Device>).collect();
+        let mut options = CreateOptions::new("busy", Level::Raid5, members);
+        options.assume_clean = true;
+        options.cache = Some(CacheSettings::new(CacheKind::Stripe, 1 << 20));
+        let env = world.env();
+        let array = world.run(async move { Array::create(env, options).await }).unwrap();
+        let (cache, jobs) = (array.parts().stripes.cache().unwrap(), &array.parts().jobs);
+        let mut destager = Destager::new(&cache);
+        let asked = Arc::new(parking_lot::Mutex::new(0));
+        destager.past = Box::new(Asked(asked.clone()));
+        let queued = Candidate {
+            stripe: StripeIndex(0),
+            rows: RowSet::default(),
+            blocks: 1,
+            written: Timestamp::default(),
+            dirty_since: Timestamp::default(),
+            is_recent: false,
+            cost_ns: 1.0,
+        };
+        destager.queue.push_back((queued, DestageReason::Age));
+        assert_eq!(destager.next(jobs, &cache, IN_FLIGHT_MAX, 0), None);
+        assert_eq!(destager.next(jobs, &cache, 1, BLOCKS_IN_FLIGHT_MAX), None);
+        assert_eq!(destager.next(jobs, &cache, 1, 1), Some((queued, DestageReason::Age)));
+        assert_eq!(*asked.lock(), 3);
     }
 }
