@@ -58,11 +58,11 @@ impl Default for Passing {
 impl Passing {
     /// Another policy decides meanwhile: neither the window under way counts, nor a trial. It tells which way it takes for
     /// the better one, if it knows.
-    pub(super) fn pause(&mut self, passes: Option<bool>) {
+    pub(super) fn pause(&mut self, passes: Option<bool>, now: Timestamp) {
         if let Some(passes) = passes {
             self.turns.expect(passes);
         }
-        self.turns.pause();
+        self.turns.pause(now);
     }
 }
 
@@ -72,12 +72,12 @@ impl Past for Passing {
         let is_flushed = self.flushes.next(seen.written, seen.now);
         let served = self.made_up.next(seen);
         if !self.is_full && !is_flushed {
-            self.turns.pause();
+            self.turns.pause(seen.now);
             return Verdict::of_all(false, Why::Room);
         }
         if seen.excess > EXCESS_MAX {
             // What is destaged was written long ago: how fast that is says nothing of what clients write now.
-            self.turns.pause();
+            self.turns.pause(seen.now);
             let best = self.turns.known_best();
             return Verdict::of_all(best, if best { Why::Served } else { Why::Unknown });
         }

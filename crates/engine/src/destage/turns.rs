@@ -1,7 +1,7 @@
 //! Whether a way of serving clients is faster than doing without it, as measured in turns.
 //!
 //! Both are measured in windows of time. The faster one is kept, and the other tried again now and then, the more seldom
-//! the more often it was not better, and at once when the load has changed.
+//! the more often it was not better and the more time the last trial has cost, and soon when the load has changed.
 
 use std::time::Duration;
 
@@ -17,6 +17,10 @@ const WINDOW_MAX: Duration = Duration::from_secs(1);
 /// Measurements after which the other is tried again, at first; twice as many each time it was not better.
 const TRIED_AFTER: u32 = 64;
 const TRIED_AFTER_MAX: u32 = 512;
+/// What trials may cost: the time by which clients were served later for them, of all time. And the same where the load has
+/// changed.
+const TRIALS_COST: f64 = 0.02;
+const TRIALS_COST_CHANGED: f64 = 0.1;
 /// Measurements of a trial, unless the first is slower than the other way by a factor.
 const TRIAL: usize = 3;
 const CLEARLY: f64 = 1.5;
@@ -73,6 +77,12 @@ pub(crate) struct Turns {
     left: u32,
     /// Measurements between two such trials.
     between: u32,
+    /// When the other way was last turned to, and how long it was tried since.
+    tried_at: Timestamp,
+    tried_for: Duration,
+    /// When the last trial ended, and the time that it has cost.
+    ended: Timestamp,
+    cost: Duration,
 }
 
 impl Turns {
@@ -92,12 +102,20 @@ impl Turns {
             tried: SmallVec::new(),
             left: 0,
             between: TRIED_AFTER,
+            tried_at: Timestamp::default(),
+            tried_for: Duration::ZERO,
+            ended: Timestamp::default(),
+            cost: Duration::ZERO,
         }
     }
 
     /// What is served now has nothing to do with the way: neither the window under way counts, nor a trial, nor the
-    /// first window afterwards.
-    pub(super) fn pause(&mut self) {
+    /// first window afterwards. A trial that this cuts off has cost what the last one would have cost in its time.
+    pub(super) fn pause(&mut self, now: Timestamp) {
+        if let (true, [Some(off), Some(on)]) = (self.is_tried(), self.rates) {
+            self.tried_for = now.since(self.tried_at);
+            self.count_cost(off, on, now);
+        }
         self.window = None;
         self.tried.clear();
         self.is_on = self.best;
@@ -108,6 +126,11 @@ impl Turns {
     /// Which way is better, as far as that is known.
     pub(super) fn best(&self) -> bool {
         self.best
+    }
+
+    /// Whether the way that is used now is not the better one, as far as that is known.
+    pub(super) fn is_tried(&self) -> bool {
+        self.is_on != self.best
     }
 
     /// Whether both were measured, and it is better on.
@@ -142,7 +165,8 @@ impl Turns {
                 if is_fair && time >= if is_long { WINDOW_MAX } else { WINDOW } {
                     self.window = Some((now, served));
                     if !std::mem::take(&mut self.is_settling) {
-                        self.measured(served.bytes.saturating_sub(before.bytes) as f64 / time.as_secs_f64());
+                        let bytes = served.bytes.saturating_sub(before.bytes);
+                        self.measured(bytes as f64 / time.as_secs_f64(), now);
                     }
                 }
             }
@@ -151,13 +175,13 @@ impl Turns {
     }
 
     /// Clients were served so many bytes in a second.
-    fn measured(&mut self, rate: f64) {
-        if self.rates.iter().any(Option::is_none) || self.is_on != self.best || self.is_challenged {
+    fn measured(&mut self, rate: f64, now: Timestamp) {
+        if self.rates.iter().any(Option::is_none) || self.is_tried() || self.is_challenged {
             self.tried.push(rate);
-            let known = self.rates[usize::from(self.best)].filter(|_| self.is_on != self.best);
+            let known = self.rates[usize::from(self.best)].filter(|_| self.is_tried());
             let is_slow = |known| rate < known / CLEARLY && self.tried.len() == 1;
             if self.tried.len() == TRIAL || known.is_some_and(is_slow) {
-                self.end_trial();
+                self.end_trial(now);
             }
             return;
         }
@@ -167,38 +191,42 @@ impl Turns {
         let is_like = (self.chosen_at / OTHER_LOAD..self.chosen_at * OTHER_LOAD).contains(&rate);
         let since_choice = self.between.saturating_sub(self.left);
         self.unlike = if is_like || since_choice <= self.ignored { 0 } else { self.unlike + 1 };
-        let is_other_load = self.unlike == OTHER_LOAD_SEEN;
+        let is_other_load = self.unlike >= OTHER_LOAD_SEEN && self.affords_trial(TRIALS_COST_CHANGED, now);
         if is_other_load {
             self.between = TRIED_AFTER;
-            *known = Some(rate);
+            self.rates[usize::from(self.is_on)] = Some(rate);
         }
-        if self.left == 0 || is_other_load {
-            self.turn(!self.best);
+        if is_other_load || self.left == 0 && self.affords_trial(TRIALS_COST, now) {
+            self.turn(!self.best, now);
         }
     }
 
     /// The way that is used was measured often enough. One window may have had a pause, or a burst: the median counts.
-    fn end_trial(&mut self) {
+    fn end_trial(&mut self, now: Timestamp) {
+        if self.is_tried() {
+            self.tried_for = now.since(self.tried_at);
+        }
         self.tried.sort_unstable_by(f64::total_cmp);
         let median = self.tried[self.tried.len() / 2];
         self.tried.clear();
         let known = &mut self.rates[usize::from(self.is_on)];
         let is_first = known.is_none();
         *known = Some(known.filter(|_| self.is_challenged).map_or(median, |before| before.max(median)));
-        let [Some(off), Some(on)] = self.rates else { return self.turn(!self.is_on) };
-        if !is_first && self.is_on != self.best && is_better(on, off) != self.best {
+        let [Some(off), Some(on)] = self.rates else { return self.turn(!self.is_on, now) };
+        if !is_first && self.is_tried() && is_better(on, off) != self.best {
             self.is_challenged = true;
-            return self.turn(self.best);
+            return self.turn(self.best, now);
         }
         self.is_challenged = false;
-        self.choose(off, on);
+        self.choose(off, on, now);
     }
 
     /// Both were measured: keeps to the better one for a while.
-    fn choose(&mut self, off: f64, on: f64) {
+    fn choose(&mut self, off: f64, on: f64, now: Timestamp) {
         let best = is_better(on, off);
+        self.count_cost(off, on, now);
         self.between = if best == self.best { (2 * self.between).min(TRIED_AFTER_MAX) } else { TRIED_AFTER };
-        self.ignored = match self.unlike == OTHER_LOAD_SEEN {
+        self.ignored = match self.unlike >= OTHER_LOAD_SEEN {
             _ if best != self.best => 0,
             true => (2 * self.ignored).clamp(CHANGES_IGNORED, CHANGES_IGNORED_MAX),
             false => self.ignored / 2,
@@ -206,12 +234,27 @@ impl Turns {
         self.best = best;
         (self.left, self.unlike) = (self.between, 0);
         self.chosen_at = if best { on } else { off };
-        self.turn(best);
+        self.turn(best, now);
     }
 
-    fn turn(&mut self, is_on: bool) {
+    /// A trial of the way that was not the better one has ended: clients were served later by as much as it was slower.
+    fn count_cost(&mut self, off: f64, on: f64, now: Timestamp) {
+        let (best, tried) = if self.best { (on, off) } else { (off, on) };
+        self.ended = now;
+        self.cost = self.tried_for.mul_f64((1.0 - tried / best.max(f64::MIN_POSITIVE)).max(0.0));
+    }
+
+    /// Whether so long has passed since the last trial that its cost is no more than this share of the time.
+    fn affords_trial(&self, share: f64, now: Timestamp) -> bool {
+        now.since(self.ended).mul_f64(share) >= self.cost
+    }
+
+    fn turn(&mut self, is_on: bool, now: Timestamp) {
         self.is_settling |= is_on != self.is_on;
         self.is_on = is_on;
+        if self.is_tried() {
+            self.tried_at = now;
+        }
     }
 }
 
@@ -259,6 +302,38 @@ mod tests {
         assert!((0.001..0.03).contains(&on), "the load has changed: {on}");
     }
 
+    /// The windows of the faster way take 20 ms each, and those of the other a second.
+    #[test]
+    fn trials_of_a_much_slower_way_cost_little() {
+        let (mut turns, mut clock) = begin();
+        let rate = |is_on| if is_on { 1000 } else { 1 };
+        live(&mut turns, &mut clock, 1_000, rate);
+        let on = live(&mut turns, &mut clock, 100_000, rate);
+        assert!((0.97..0.999).contains(&on), "{on}: {turns:?}");
+        for _ in 0..100 {
+            live(&mut turns, &mut clock, 100, rate);
+            turns.pause(clock.now);
+        }
+        let on = (0..1_000).map(|_| {
+            turns.pause(clock.now);
+            live(&mut turns, &mut clock, 150, rate)
+        });
+        let on = on.sum::<f64>() / 1_000.0;
+        assert!((0.97..0.999).contains(&on), "trials that are cut off cost the same: {on}: {turns:?}");
+    }
+
+    #[test]
+    fn a_load_that_changes_soon_after_a_trial_is_soon_served_the_other_way() {
+        let (mut turns, mut clock) = begin();
+        live(&mut turns, &mut clock, 1_000, |is_on| if is_on { 1000 } else { 2 });
+        while !turns.is_tried() {
+            live(&mut turns, &mut clock, 1, |is_on| if is_on { 1000 } else { 2 });
+        }
+        live(&mut turns, &mut clock, 200, |is_on| if is_on { 1000 } else { 2 });
+        let on = live(&mut turns, &mut clock, 5_000, |is_on| if is_on { 300 } else { 1000 });
+        assert!(!turns.best && on < 0.5, "{on}: {turns:?}");
+    }
+
     #[test]
     fn slow_clients_are_measured_longer_and_silent_ones_not_at_all() {
         let (mut turns, mut clock) = begin();
@@ -303,14 +378,14 @@ mod tests {
     fn what_is_expected_holds_until_both_ways_were_measured() {
         let (mut turns, mut clock) = begin();
         turns.expect(true);
-        turns.pause();
+        turns.pause(clock.now);
         assert_eq!(live(&mut turns, &mut clock, 4, |_| 100), 1.0);
         turns.expect(false);
-        turns.pause();
+        turns.pause(clock.now);
         assert_eq!(live(&mut turns, &mut clock, 4, |_| 100), 0.0);
         live(&mut turns, &mut clock, 400, |is_on| if is_on { 200 } else { 100 });
         turns.expect(false);
-        turns.pause();
+        turns.pause(clock.now);
         assert_eq!(live(&mut turns, &mut clock, 4, |is_on| if is_on { 200 } else { 100 }), 1.0);
     }
 

@@ -8,9 +8,10 @@ const KNOWN_WRITES: f64 = 64.0;
 const KNOWN_BLOCKS: f64 = 256.0;
 /// After so many times as much, it counts half.
 const HALVED_AFTER: f64 = 8.0;
-/// Sizes of writes that are told apart: of up to 8 KiB on average, and of up to twice as much each.
+/// Sizes of writes that are told apart: of up to 11 KiB on average, and of up to twice as much each. So powers of two lie far
+/// from the bounds.
 pub(super) const SIZES: usize = 7;
-const SIZE_FIRST_BITS: u32 = 13;
+const SIZE_FIRST_BYTES: u64 = 11 << 10;
 /// The size is that of the mean of so many requests.
 const MEAN_OF: f64 = 64.0;
 /// It changes if the mean is beyond the bound by this factor.
@@ -132,8 +133,7 @@ impl Sizes {
 
 /// The place of a size among those that are told apart.
 fn size_of(bytes: u64) -> usize {
-    let bits = u64::BITS - bytes.saturating_sub(1).leading_zeros();
-    (bits.saturating_sub(SIZE_FIRST_BITS) as usize).min(SIZES - 1)
+    (0..SIZES - 1).find(|size| bytes <= SIZE_FIRST_BYTES << size).unwrap_or(SIZES - 1)
 }
 
 #[cfg(test)]
@@ -142,8 +142,13 @@ mod tests {
 
     #[test]
     fn sizes_are_told_apart_by_factors_of_two() {
-        let of = [0, 1, 4096, 8192, 8193, 16_384, 65_536, 131_072, 262_144, 262_145, u64::MAX];
+        let of = [0, 1, 4096, 11_264, 11_265, 16_384, 65_536, 131_072, 262_144, 524_288, u64::MAX];
         assert_eq!(of.map(size_of), [0, 0, 0, 0, 1, 1, 3, 4, 5, 6, 6]);
+        let other = |bits: u64| [0.8, 1.25].map(|by| size_of((by * (1_u64 << bits) as f64) as u64));
+        assert!(
+            (12..19).all(|bits| other(bits) == [size_of(1 << bits); 2]),
+            "powers of two are not about a bound"
+        );
     }
 
     /// Tells whether the size changes in so many looks, with so many requests in each and these bytes in turns.
@@ -170,8 +175,8 @@ mod tests {
         );
         assert_eq!(changes(&mut sizes, 1, 1, &[65_536]), 0, "a stray one");
         changes(&mut sizes, 100, 10, &[4096]);
-        assert!(changes(&mut sizes, 1000, 10, &[4096, 4096, 4096, 24_000]) <= 1);
-        assert_eq!(changes(&mut sizes, 1000, 100, &[7900, 8500]), 0);
+        assert!(changes(&mut sizes, 1000, 10, &[4096, 4096, 4096, 40_000]) <= 1);
+        assert_eq!(changes(&mut sizes, 1000, 100, &[11_000, 11_600]), 0);
     }
 
     #[test]

@@ -28,8 +28,11 @@ struct Load {
     clean: u64,
     /// Writes that were gathered so far.
     gathered: f64,
-    /// All that is destaged is whole stripes.
+    /// All that is destaged is whole stripes, and if all writes go through they are gathered.
     is_stream: bool,
+    /// Those of most stripes are gathered, too; or none.
+    is_gathered: bool,
+    never_gathers: bool,
     /// What is destaged is on its way as soon as it is dirty: only that writers lack memory shows that the cache is full.
     drains: bool,
     /// What a byte costs if all writes go through.
@@ -39,9 +42,13 @@ struct Load {
 impl Load {
     /// Clients write for so long, where a byte costs members so many nanoseconds through and back, and members are
     /// busy for a share of the time. Returns the share that went through, and what a byte cost.
-    fn run(&mut self, seconds: u64, (through_ns, back_ns): (f64, f64), busy: f64) -> (f64, f64) {
+    fn run(&mut self, seconds: u64, costs: (f64, f64), busy: f64) -> (f64, f64) {
+        self.run_steps(seconds * 1_000_000_000 / STEP_NS, costs, busy)
+    }
+
+    fn run_steps(&mut self, steps: u64, (through_ns, back_ns): (f64, f64), busy: f64) -> (f64, f64) {
         let (before, mut ns) = (self.spent, 0.0);
-        for _ in 0..seconds * 1_000_000_000 / STEP_NS {
+        for _ in 0..steps {
             let share = self.step().bound.bits() as f64 / Bound::ALL.bits() as f64;
             let through_ns = self.gathered_ns.filter(|_| share >= 1.0).unwrap_or(through_ns);
             let time = busy * (STEP_NS * MEMBERS) as f64;
@@ -51,13 +58,15 @@ impl Load {
             self.spent.through.bytes += through as u64;
             let writes = through / (BLOCK * self.blocks.max(1)) as f64;
             self.passed += writes;
-            self.gathered += if self.is_stream && share >= 1.0 { writes } else { 0.0 };
+            let gathers = (self.is_stream && share >= 1.0 || self.is_gathered) && !self.never_gathers;
+            self.gathered += if gathers { writes } else { 0.0 };
             self.spent.gathered = self.gathered as u64;
             self.spent.through.count = self.passed as u64;
             self.spent.back.ns += (back * back_ns) as u64;
             self.spent.back.bytes += back as u64;
-            self.spent.back.count = self.spent.back.bytes / BLOCK;
-            self.spent.full_blocks = if self.is_stream { self.spent.back.count } else { self.spent.full_blocks };
+            let destaged = self.spent.back.bytes / BLOCK - self.spent.back.count;
+            self.spent.back.count += destaged;
+            self.spent.full_blocks += if self.is_stream { destaged } else { 0 };
             self.spent.others_ns += (self.reads * (STEP_NS * MEMBERS) as f64) as u64;
             let request = BLOCK * self.blocks.max(1);
             self.written.bytes += bytes as u64 / request * request;
@@ -120,7 +129,7 @@ fn each_size_of_writes_has_its_own_way() {
         load.run(1, small, 1.0);
         assert!(load.run(1, small, 1.0).0 < 0.1, "as was known");
         load.blocks = 32;
-        load.run(1, large, 1.0);
+        load.run(2, large, 1.0);
         assert!(load.run(1, large, 1.0).0 > 0.8, "as was known");
     }
 }
@@ -206,6 +215,51 @@ fn streams_go_the_way_that_serves_them_faster() {
     load.gathered_ns = None;
     load.run(1, (400.0, 100.0), 1.0);
     assert!(load.run(60, (400.0, 100.0), 1.0).0 < 0.1, "no stream any more");
+}
+
+/// Writes went past the cache before, because that occupied members less.
+#[test]
+fn a_stream_goes_by_way_of_the_cache_if_other_writes_of_its_size_do_not() {
+    let mut load = Load { blocks: 16, ..Load::default() };
+    load.run(300, (100.0, 200.0), 1.0);
+    assert!(load.weighing.is_through);
+    (load.is_stream, load.is_gathered) = (true, true);
+    load.gathered_ns = Some(300.0);
+    load.run(10, (100.0, 200.0), 1.0);
+    assert!(load.run(60, (300.0, 100.0), 1.0).0 < 0.1, "the cache serves it faster");
+    (load.is_stream, load.is_gathered) = (false, false);
+    load.gathered_ns = None;
+    load.run(2, (100.0, 200.0), 1.0);
+    assert!(load.run(60, (100.0, 200.0), 1.0).0 > 0.8, "no stream any more");
+}
+
+/// Clients may have fewer writes under way than before.
+#[test]
+fn a_stream_that_is_not_gathered_any_more_goes_by_way_of_the_cache() {
+    let mut load = Load { is_stream: true, blocks: 16, ..Load::default() };
+    load.written.bytes = HIGH * BLOCK;
+    load.gathered_ns = Some(80.0);
+    load.run(60, (400.0, 100.0), 1.0);
+    assert!(load.run(60, (400.0, 100.0), 1.0).0 > 0.9);
+    (load.never_gathers, load.gathered_ns) = (true, None);
+    load.run(30, (400.0, 100.0), 1.0);
+    assert!(load.run(60, (400.0, 100.0), 1.0).0 < 0.1);
+}
+
+/// Most writes of a trial were not gathered.
+#[test]
+fn a_trial_of_a_stream_is_not_cut_off() {
+    let mut load = Load { is_stream: true, blocks: 16, ..Load::default() };
+    load.written.bytes = HIGH * BLOCK;
+    load.run(20, (400.0, 100.0), 1.0);
+    load.never_gathers = true;
+    let mut changes = 0;
+    for _ in 0..15_000 {
+        let before = load.weighing.streams.is_tried();
+        load.run_steps(1, (400.0, 100.0), 1.0);
+        changes += u32::from(load.weighing.streams.is_tried() != before);
+    }
+    assert!((2..=12).contains(&changes), "{changes} in five minutes");
 }
 
 #[test]
