@@ -26,7 +26,9 @@ impl Cache {
     /// Lets writes pass by as a policy says.
     pub(crate) fn let_writes_pass(&self, verdict: &Verdict) {
         let bits = verdict.bound.bits();
-        if self.passing.swap(bits, Ordering::Relaxed) != bits {
+        // Every write reads it: it is written when it changes only.
+        if self.passing.load(Ordering::Relaxed) != bits {
+            self.passing.store(bits, Ordering::Relaxed);
             self.tell_waiting();
         }
         *self.weighed.lock() = verdict.weighed;

@@ -17,10 +17,11 @@ const WINDOW_MAX: Duration = Duration::from_secs(1);
 /// Measurements after which the other is tried again, at first; twice as many each time it was not better.
 const TRIED_AFTER: u32 = 64;
 const TRIED_AFTER_MAX: u32 = 512;
-/// What trials may cost: the time by which clients were served later for them, of all time. And the same where the load has
-/// changed.
+/// The share of time that trials may cost clients; and once the load has changed.
 const TRIALS_COST: f64 = 0.02;
 const TRIALS_COST_CHANGED: f64 = 0.1;
+/// One counts as no more than this, whatever it has cost.
+const TRIAL_COST_MAX: Duration = Duration::from_secs(4);
 /// Measurements of a trial, unless the first is slower than the other way by a factor.
 const TRIAL: usize = 3;
 const CLEARLY: f64 = 1.5;
@@ -77,7 +78,7 @@ pub(crate) struct Turns {
     left: u32,
     /// Measurements between two such trials.
     between: u32,
-    /// When the other way was last turned to, and how long it was tried since.
+    /// When the last trial began, later by the pauses that it had, and how long clients were served in it.
     tried_at: Timestamp,
     tried_for: Duration,
     /// When the last trial ended, and the time that it has cost.
@@ -110,11 +111,12 @@ impl Turns {
     }
 
     /// What is served now has nothing to do with the way: neither the window under way counts, nor a trial, nor the
-    /// first window afterwards. A trial that this cuts off has cost what the last one would have cost in its time.
+    /// first window afterwards. What a trial that this cuts off has cost is estimated by the rates known before.
     pub(super) fn pause(&mut self, now: Timestamp) {
         if let (true, [Some(off), Some(on)]) = (self.is_tried(), self.rates) {
-            self.tried_for = now.since(self.tried_at);
+            self.tried_for = self.last.0.since(self.tried_at);
             self.count_cost(off, on, now);
+            self.left = self.between;
         }
         self.window = None;
         self.tried.clear();
@@ -148,8 +150,12 @@ impl Turns {
     /// Whether the way is on from now on. `served` is what it may make faster.
     pub(crate) fn next(&mut self, served: Served, flushes: Flushes, now: Timestamp) -> bool {
         let is_served = self.last.1 != served.requests;
-        if now.since(self.last.0) > PAUSE_MAX {
+        let unserved = now.since(self.last.0);
+        if unserved > PAUSE_MAX {
             self.window = None;
+            if is_served {
+                self.tried_at = Timestamp(self.tried_at.0.saturating_add(unserved.as_nanos() as u64));
+            }
         }
         if is_served {
             self.last = (now, served.requests);
@@ -190,7 +196,8 @@ impl Turns {
         self.left = self.left.saturating_sub(1);
         let is_like = (self.chosen_at / OTHER_LOAD..self.chosen_at * OTHER_LOAD).contains(&rate);
         let since_choice = self.between.saturating_sub(self.left);
-        self.unlike = if is_like || since_choice <= self.ignored { 0 } else { self.unlike + 1 };
+        let is_ignored = self.left > 0 && since_choice <= self.ignored;
+        self.unlike = if is_like || is_ignored { 0 } else { self.unlike.saturating_add(1) };
         let is_other_load = self.unlike >= OTHER_LOAD_SEEN && self.affords_trial(TRIALS_COST_CHANGED, now);
         if is_other_load {
             self.between = TRIED_AFTER;
@@ -204,7 +211,7 @@ impl Turns {
     /// The way that is used was measured often enough. One window may have had a pause, or a burst: the median counts.
     fn end_trial(&mut self, now: Timestamp) {
         if self.is_tried() {
-            self.tried_for = now.since(self.tried_at);
+            self.tried_for = self.last.0.since(self.tried_at);
         }
         self.tried.sort_unstable_by(f64::total_cmp);
         let median = self.tried[self.tried.len() / 2];
@@ -241,7 +248,8 @@ impl Turns {
     fn count_cost(&mut self, off: f64, on: f64, now: Timestamp) {
         let (best, tried) = if self.best { (on, off) } else { (off, on) };
         self.ended = now;
-        self.cost = self.tried_for.mul_f64((1.0 - tried / best.max(f64::MIN_POSITIVE)).max(0.0));
+        let slower_by = (1.0 - tried / best.max(f64::MIN_POSITIVE)).max(0.0);
+        self.cost = self.tried_for.mul_f64(slower_by).min(TRIAL_COST_MAX);
     }
 
     /// Whether so long has passed since the last trial that its cost is no more than this share of the time.
@@ -322,6 +330,25 @@ mod tests {
         assert!((0.97..0.999).contains(&on), "trials that are cut off cost the same: {on}: {turns:?}");
     }
 
+    /// A reader may go in the middle of a trial, and the next come much later.
+    #[test]
+    fn a_pause_in_a_trial_costs_nothing() {
+        let (mut turns, mut clock) = begin();
+        let rate = |is_on| if is_on { 1000 } else { 10 };
+        live(&mut turns, &mut clock, 1_000, rate);
+        while !turns.is_tried() {
+            live(&mut turns, &mut clock, 1, rate);
+        }
+        live(&mut turns, &mut clock, 5, rate);
+        clock.now.0 += 3_600_000_000_000;
+        let before = turns.cost;
+        live(&mut turns, &mut clock, 500, rate);
+        assert!(
+            !turns.is_tried() && turns.cost != before && turns.cost < Duration::from_secs(2),
+            "{turns:?}"
+        );
+    }
+
     #[test]
     fn a_load_that_changes_soon_after_a_trial_is_soon_served_the_other_way() {
         let (mut turns, mut clock) = begin();
@@ -331,6 +358,16 @@ mod tests {
         }
         live(&mut turns, &mut clock, 200, |is_on| if is_on { 1000 } else { 2 });
         let on = live(&mut turns, &mut clock, 5_000, |is_on| if is_on { 300 } else { 1000 });
+        assert!(!turns.best && on < 0.5, "{on}: {turns:?}");
+    }
+
+    #[test]
+    fn once_a_trial_is_due_no_change_is_ignored() {
+        let (mut turns, mut clock) = begin();
+        live(&mut turns, &mut clock, 1_000, |is_on| if is_on { 1000 } else { 300 });
+        (turns.ignored, turns.between, turns.left) = (CHANGES_IGNORED_MAX, CHANGES_IGNORED_MAX, 0);
+        (turns.ended, turns.cost) = (clock.now, Duration::from_secs(1));
+        let on = live(&mut turns, &mut clock, 3_000, |is_on| if is_on { 200 } else { 1000 });
         assert!(!turns.best && on < 0.5, "{on}: {turns:?}");
     }
 

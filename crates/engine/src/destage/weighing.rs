@@ -17,7 +17,7 @@ use stripewise_device::Timestamp;
 use super::{
     Flushes, Passing, PastPolicy, Turns,
     passing::EXCESS_MAX,
-    past::{Account, Bound, Past, Seen, Spent, Verdict, Weighed, Why},
+    past::{Bound, Past, Seen, Spent, Verdict, Weighed, Why},
     ways::{Blocks, SIZES, Sizes, Ways},
 };
 use crate::{members::stats::Served, shape::rows::BLOCK_BYTES};
@@ -46,9 +46,6 @@ const SAMPLE_ROOM_MAX: f64 = 0.25;
 const ALIKE: f64 = 1.25;
 /// Clients write streams if so much of what they write is destaged as whole stripes, as soon as these are dirty.
 const STREAMED: f64 = 0.5;
-/// While they pass the cache, they count as streams for so long after the last were gathered: until the turns have seen that
-/// clients are served otherwise than before.
-const STILL_STREAMED: Duration = Duration::from_secs(5);
 /// Writes went past the cache, so many in a window at least, and members were not busy: each client waits for one write
 /// after the other. That is not tried again for so long.
 const PASSED_MIN: u64 = 8;
@@ -89,9 +86,8 @@ struct Weighing {
     /// Writes go another way since the last window: of some that are counted in this one, members are still to be occupied.
     is_settling: bool,
     bound: Option<Bound>,
-    /// Clients write streams, and when that was last seen.
+    /// Clients write streams.
     is_streamed: bool,
-    streamed_at: Timestamp,
     /// How busy members were in the last window; none before there was one.
     busy: Option<f64>,
     /// Not through before.
@@ -114,7 +110,6 @@ impl Default for Weighing {
             is_settling: false,
             bound: None,
             is_streamed: false,
-            streamed_at: Timestamp::default(),
             busy: None,
             not_before: Timestamp::default(),
             turns: Passing::default(),
@@ -150,8 +145,6 @@ impl Weighing {
         }
         self.measure(seen);
         if self.is_streamed {
-            // What other writes of its size cost says nothing of a stream, nor what it costs of them.
-            self.is_through = false;
             self.turns.pause(None, seen.now);
             return Verdict::of_all(!self.puts_streams(seen), Why::Served);
         }
@@ -191,35 +184,28 @@ impl Weighing {
         }
         let [through, back] = [(spent.through, earlier.through), (spent.back, earlier.back)]
             .map(|(now, before)| now.since(before));
+        let written_blocks = (through.bytes + back.bytes) / BLOCK_BYTES as u64;
+        let full_blocks = spent.full_blocks - earlier.full_blocks;
+        let gathered = spent.gathered - earlier.gathered;
+        self.look_for_streams((written_blocks, full_blocks), (through.count, gathered));
         let older = self.older;
         self.older = older.saturating_sub(back.count);
         if std::mem::take(&mut self.is_settling) {
             return;
         }
-        let gathered = spent.gathered - earlier.gathered;
-        let full_blocks = spent.full_blocks - earlier.full_blocks;
-        self.look_for_streams([through, back], gathered, full_blocks, seen.now);
-        if !self.is_streamed {
-            let new_dirty = now.dirty as f64 - before.dirty as f64;
-            self.count(through, back, (older == 0).then_some(new_dirty));
+        self.blocks.add(back.ns, back.count);
+        let ways = &mut self.ways[self.sizes.now()];
+        ways.through.add(through.ns as f64, through.bytes, through.count);
+        if let Some(of_one) = self.blocks.ns_of_one().filter(|_| older == 0) {
+            // What has become dirty is still to be destaged.
+            let owed = (now.dirty as f64 - before.dirty as f64) * of_one;
+            ways.back.add(back.ns as f64 + owed, back.bytes, back.count);
         }
+        ways.fade();
         let occupied_ns = through.ns + back.ns + spent.others_ns.saturating_sub(earlier.others_ns);
         let busy = occupied_ns as f64 / (time.as_nanos() as f64 * spent.members.max(1) as f64);
         self.busy = Some(busy);
         self.choose(busy, through.count, seen.now);
-    }
-
-    /// Counts what was spent on writes of the size that clients write. So many blocks have become dirty; unless some destaged
-    /// ones were older.
-    fn count(&mut self, through: Account, back: Account, new_dirty: Option<f64>) {
-        self.blocks.add(back.ns, back.count);
-        let ways = &mut self.ways[self.sizes.now()];
-        ways.through.add(through.ns as f64, through.bytes, through.count);
-        if let (Some(new_dirty), Some(of_one)) = (new_dirty, self.blocks.ns_of_one()) {
-            // What has become dirty is still to be destaged.
-            ways.back.add(back.ns as f64 + new_dirty * of_one, back.bytes, back.count);
-        }
-        ways.fade();
     }
 
     /// Streams go past the cache. What is dirty stays so then, unless it is old: the cache counts as full all the same.
@@ -236,23 +222,17 @@ impl Weighing {
         self.streams.next(taken(seen), Flushes::Seldom, seen.now)
     }
 
-    /// Looks whether clients write streams: if most bytes went past the cache, whether writes that did were gathered; else whether
-    /// blocks were destaged as whole stripes at once. Writes that have not reached members yet say nothing, and a trial of the other
-    /// way is not cut off.
-    fn look_for_streams(&mut self, [through, back]: [Account; 2], gathered: u64, full_blocks: u64, now: Timestamp) {
+    /// Looks whether clients write streams: of so many blocks, so many were destaged as whole stripes at once; or of so many writes that
+    /// went past the cache, so many were gathered. Writes that have not reached members yet say nothing, and a trial of the other way is
+    /// not cut off.
+    fn look_for_streams(&mut self, (written, full): (u64, u64), (passed, gathered): (u64, u64)) {
         let is_share = |some: u64, all: u64| all > 0 && some as f64 >= STREAMED * all as f64;
-        let written = through.bytes + back.bytes;
-        let passes = through.bytes > back.bytes;
-        let is_seen = match passes {
-            _ if self.is_streamed && self.streams.is_tried() => true,
-            true => is_share(gathered, through.count),
-            false => is_share(full_blocks, written / BLOCK_BYTES as u64),
+        self.is_streamed = match self.streams_pass() {
+            _ if self.is_streamed && self.streams.is_tried() => written > 0,
+            true if passed == 0 => written > 0,
+            true => is_share(gathered, passed),
+            false => is_share(full, written),
         };
-        if is_seen {
-            self.streamed_at = now;
-        }
-        let is_recent = passes && (through.count == 0 || now.since(self.streamed_at) < STILL_STREAMED);
-        self.is_streamed = written > 0 && (is_seen || self.is_streamed && is_recent);
     }
 
     /// Looks which size clients write. If it is another one than before, what is dirty is older.

@@ -69,7 +69,7 @@ pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
             let wakes = select(wanted, life.env().sleep(rest));
             match select(pin!(life.closed()), wakes).await {
                 Either::Left(_) => return,
-                Either::Right((woken, _)) => destager.is_wanted |= matches!(woken, Either::Left(_)),
+                Either::Right((woken, _)) => destager.is_new_want |= matches!(woken, Either::Left(_)),
             }
         }
         let Some(jobs) = jobs.upgrade() else { return };
@@ -97,8 +97,9 @@ struct Destager {
     policies: (&'static WhenPolicy, &'static WhatPolicy),
     when: Box<dyn When>,
     what: Box<dyn What>,
-    /// A writer lacks memory.
+    /// A writer lacks memory; and whether the policy of passing by has not been told yet.
     is_wanted: bool,
+    is_new_want: bool,
     /// What is destaged for other reasons than room.
     queue: VecDeque<(Candidate, DestageReason)>,
     /// What is under way. It is dirty still, and is not chosen again.
@@ -126,6 +127,7 @@ impl Destager {
             when: (when.make)(),
             what: (what.make)(),
             is_wanted: false,
+            is_new_want: false,
             queue: VecDeque::new(),
             begun: BTreeSet::new(),
             moments: Moments::default(),
@@ -191,9 +193,10 @@ impl Destager {
         self.take_full(jobs, cache, fill);
         let now = jobs.life.env().now();
         let called_for = self.called_for(fill, cache.leaving_blocks().saturating_sub(blocks as u64));
-        self.is_wanted |= cache.take_want_of_room();
+        let is_new_want = std::mem::take(&mut self.is_new_want) | cache.take_want_of_room();
+        self.is_wanted |= is_new_want;
         // However much is under way or queued: clients are served meanwhile.
-        let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0, self.is_wanted), now);
+        let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0, is_new_want), now);
         if count >= IN_FLIGHT_MAX || blocks >= BLOCKS_IN_FLIGHT_MAX {
             return None;
         }

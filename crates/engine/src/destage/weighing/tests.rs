@@ -28,10 +28,8 @@ struct Load {
     clean: u64,
     /// Writes that were gathered so far.
     gathered: f64,
-    /// All that is destaged is whole stripes, and if all writes go through they are gathered.
+    /// All that is destaged is whole stripes, and if all writes go through they are gathered, or never.
     is_stream: bool,
-    /// Those of most stripes are gathered, too; or none.
-    is_gathered: bool,
     never_gathers: bool,
     /// What is destaged is on its way as soon as it is dirty: only that writers lack memory shows that the cache is full.
     drains: bool,
@@ -58,7 +56,7 @@ impl Load {
             self.spent.through.bytes += through as u64;
             let writes = through / (BLOCK * self.blocks.max(1)) as f64;
             self.passed += writes;
-            let gathers = (self.is_stream && share >= 1.0 || self.is_gathered) && !self.never_gathers;
+            let gathers = self.is_stream && share >= 1.0 && !self.never_gathers;
             self.gathered += if gathers { writes } else { 0.0 };
             self.spent.gathered = self.gathered as u64;
             self.spent.through.count = self.passed as u64;
@@ -217,42 +215,13 @@ fn streams_go_the_way_that_serves_them_faster() {
     assert!(load.run(60, (400.0, 100.0), 1.0).0 < 0.1, "no stream any more");
 }
 
-/// Writes went past the cache before, because that occupied members less.
-#[test]
-fn a_stream_goes_by_way_of_the_cache_if_other_writes_of_its_size_do_not() {
-    let mut load = Load { blocks: 16, ..Load::default() };
-    load.run(300, (100.0, 200.0), 1.0);
-    assert!(load.weighing.is_through);
-    (load.is_stream, load.is_gathered) = (true, true);
-    load.gathered_ns = Some(300.0);
-    load.run(10, (100.0, 200.0), 1.0);
-    assert!(load.run(60, (300.0, 100.0), 1.0).0 < 0.1, "the cache serves it faster");
-    (load.is_stream, load.is_gathered) = (false, false);
-    load.gathered_ns = None;
-    load.run(2, (100.0, 200.0), 1.0);
-    assert!(load.run(60, (100.0, 200.0), 1.0).0 > 0.8, "no stream any more");
-}
-
-/// Clients may have fewer writes under way than before.
-#[test]
-fn a_stream_that_is_not_gathered_any_more_goes_by_way_of_the_cache() {
-    let mut load = Load { is_stream: true, blocks: 16, ..Load::default() };
-    load.written.bytes = HIGH * BLOCK;
-    load.gathered_ns = Some(80.0);
-    load.run(60, (400.0, 100.0), 1.0);
-    assert!(load.run(60, (400.0, 100.0), 1.0).0 > 0.9);
-    (load.never_gathers, load.gathered_ns) = (true, None);
-    load.run(30, (400.0, 100.0), 1.0);
-    assert!(load.run(60, (400.0, 100.0), 1.0).0 < 0.1);
-}
-
-/// Most writes of a trial were not gathered.
+/// Most writes of a trial are not gathered.
 #[test]
 fn a_trial_of_a_stream_is_not_cut_off() {
-    let mut load = Load { is_stream: true, blocks: 16, ..Load::default() };
+    let mut load = Load { is_stream: true, never_gathers: true, blocks: 16, ..Load::default() };
+    // What is dirty was written.
     load.written.bytes = HIGH * BLOCK;
     load.run(20, (400.0, 100.0), 1.0);
-    load.never_gathers = true;
     let mut changes = 0;
     for _ in 0..15_000 {
         let before = load.weighing.streams.is_tried();
