@@ -20,7 +20,7 @@ const TRIED_AFTER_MAX: u32 = 512;
 /// The share of time that trials may cost clients; and once the load has changed.
 const TRIALS_COST: f64 = 0.02;
 const TRIALS_COST_CHANGED: f64 = 0.1;
-/// One counts as no more than this, whatever it has cost.
+/// A trial's cost counts as no more than this.
 const TRIAL_COST_MAX: Duration = Duration::from_secs(4);
 /// Measurements of a trial, unless the first is slower than the other way by a factor.
 const TRIAL: usize = 3;
@@ -244,7 +244,7 @@ impl Turns {
         self.turn(best, now);
     }
 
-    /// A trial of the way that was not the better one has ended: clients were served later by as much as it was slower.
+    /// A trial of the way that was not the better one has ended. It has cost clients the time that the better way would have saved.
     fn count_cost(&mut self, off: f64, on: f64, now: Timestamp) {
         let (best, tried) = if self.best { (on, off) } else { (off, on) };
         self.ended = now;
@@ -290,6 +290,14 @@ mod tests {
         f64::from(on) / f64::from(steps)
     }
 
+    /// Goes on until both ways are known, and then until the other one is tried again.
+    fn until_trial(turns: &mut Turns, clock: &mut Clock, rate: impl Fn(bool) -> u64) {
+        live(turns, clock, 1_000, &rate);
+        while !turns.is_tried() {
+            live(turns, clock, 1, &rate);
+        }
+    }
+
     struct Clock {
         now: Timestamp,
         served: Served,
@@ -318,10 +326,6 @@ mod tests {
         live(&mut turns, &mut clock, 1_000, rate);
         let on = live(&mut turns, &mut clock, 100_000, rate);
         assert!((0.97..0.999).contains(&on), "{on}: {turns:?}");
-        for _ in 0..100 {
-            live(&mut turns, &mut clock, 100, rate);
-            turns.pause(clock.now);
-        }
         let on = (0..1_000).map(|_| {
             turns.pause(clock.now);
             live(&mut turns, &mut clock, 150, rate)
@@ -335,10 +339,7 @@ mod tests {
     fn a_pause_in_a_trial_costs_nothing() {
         let (mut turns, mut clock) = begin();
         let rate = |is_on| if is_on { 1000 } else { 10 };
-        live(&mut turns, &mut clock, 1_000, rate);
-        while !turns.is_tried() {
-            live(&mut turns, &mut clock, 1, rate);
-        }
+        until_trial(&mut turns, &mut clock, rate);
         live(&mut turns, &mut clock, 5, rate);
         clock.now.0 += 3_600_000_000_000;
         let before = turns.cost;
@@ -352,11 +353,9 @@ mod tests {
     #[test]
     fn a_load_that_changes_soon_after_a_trial_is_soon_served_the_other_way() {
         let (mut turns, mut clock) = begin();
-        live(&mut turns, &mut clock, 1_000, |is_on| if is_on { 1000 } else { 2 });
-        while !turns.is_tried() {
-            live(&mut turns, &mut clock, 1, |is_on| if is_on { 1000 } else { 2 });
-        }
-        live(&mut turns, &mut clock, 200, |is_on| if is_on { 1000 } else { 2 });
+        let rate = |is_on| if is_on { 1000 } else { 2 };
+        until_trial(&mut turns, &mut clock, rate);
+        live(&mut turns, &mut clock, 200, rate);
         let on = live(&mut turns, &mut clock, 5_000, |is_on| if is_on { 300 } else { 1000 });
         assert!(!turns.best && on < 0.5, "{on}: {turns:?}");
     }

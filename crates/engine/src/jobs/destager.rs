@@ -97,8 +97,9 @@ struct Destager {
     policies: (&'static WhenPolicy, &'static WhatPolicy),
     when: Box<dyn When>,
     what: Box<dyn What>,
-    /// A writer lacks memory; and whether the policy of passing by has not been told yet.
+    /// A writer lacks memory.
     is_wanted: bool,
+    /// The policy of passing by has not been told so yet.
     is_new_want: bool,
     /// What is destaged for other reasons than room.
     queue: VecDeque<(Candidate, DestageReason)>,
@@ -195,7 +196,7 @@ impl Destager {
         let called_for = self.called_for(fill, cache.leaving_blocks().saturating_sub(blocks as u64));
         let is_new_want = std::mem::take(&mut self.is_new_want) | cache.take_want_of_room();
         self.is_wanted |= is_new_want;
-        // However much is under way or queued: clients are served meanwhile.
+        // Before it is looked at how much is under way or queued: clients write meanwhile.
         let passes = self.let_writes_pass(jobs, cache, (fill, called_for > 0, is_new_want), now);
         if count >= IN_FLIGHT_MAX || blocks >= BLOCKS_IN_FLIGHT_MAX {
             return None;

@@ -28,8 +28,9 @@ struct Load {
     clean: u64,
     /// Writes that were gathered so far.
     gathered: f64,
-    /// All that is destaged is whole stripes, and if all writes go through they are gathered, or never.
+    /// All that is destaged is whole stripes, and writes are gathered if all go through.
     is_stream: bool,
+    /// Not even then.
     never_gathers: bool,
     /// What is destaged is on its way as soon as it is dirty: only that writers lack memory shows that the cache is full.
     drains: bool,
