@@ -37,8 +37,8 @@ mutants! {
     FreedAtOnce,
     /// A checkpoint reuses nodes of the tree that is durable.
     NodesReused,
-    /// A mount uses what its records freed before it flushes them.
-    ReplayNotFlushed,
+    /// A mount does not renew the anchors, nor flush the records that it has repeated.
+    AnchorsNotRenewed,
     /// A replay takes records of an earlier lap of the ring.
     LastLapReplayed,
     /// A replay hands out blocks of files that were written out later.

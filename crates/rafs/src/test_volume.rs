@@ -1,6 +1,6 @@
 //! A volume for tests: in memory, losing power, failing, and stopping in the middle.
 
-use std::{ops::Range, task::Poll};
+use std::{collections::BTreeSet, ops::Range, task::Poll};
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
@@ -38,6 +38,8 @@ struct State {
     turns: u64,
     /// Rows that were written as a whole, and blocks that were not.
     written: (u64, u64),
+    /// Blocks that cannot be read until they are written.
+    spoilt: BTreeSet<usize>,
 }
 
 impl TestVolume {
@@ -55,6 +57,7 @@ impl TestVolume {
             reads: 0,
             turns: 1,
             written: (0, 0),
+            spoilt: BTreeSet::new(),
         };
         Self { geometry, state: Mutex::new(state), polls: 0 }
     }
@@ -174,12 +177,20 @@ impl TestVolume {
         [now, durable].into_iter().for_each(|bytes| bytes[range.start..range.start + 100].fill(0xA5));
     }
 
+    /// The first block of a row of a stripe cannot be read any more, until it is written.
+    pub(crate) fn spoil(&self, stripe: StripeNo, row: u32) {
+        let range = self.bytes(stripe, Cell { row, column: 0 });
+        self.state.lock().spoilt.insert(range.start / BLOCK_BYTES);
+    }
+
     fn write(&self, stripe: StripeNo, blocks: impl Iterator<Item = (Cell, SharedBuf)>) -> Completion {
         let result = self.state.lock().step();
         if result.is_ok() {
             for (cell, block) in blocks {
                 let range = self.bytes(stripe, cell);
-                self.state.lock().now[range].copy_from_slice(&block);
+                let state = &mut *self.state.lock();
+                state.spoilt.remove(&(range.start / BLOCK_BYTES));
+                state.now[range].copy_from_slice(&block);
             }
         }
         self.later(result)
@@ -187,6 +198,13 @@ impl TestVolume {
 }
 
 impl State {
+    /// Whether bytes can be read.
+    fn read(&self, bytes: Range<usize>) -> Result<(), IoError> {
+        let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
+        let is_spoilt = self.spoilt.range(blocks).next().is_some();
+        if is_spoilt { Err(IoError::new(IoErrorKind::Medium)) } else { Ok(()) }
+    }
+
     /// A write or a flush comes.
     fn step(&mut self) -> Result<(), IoError> {
         self.good = self.good.checked_sub(1).ok_or(IoError::new(IoErrorKind::Medium))?;
@@ -212,16 +230,21 @@ impl Volume for TestVolume {
             buf.copy_from_slice(&self.state.lock().now[at..at + len]);
             at += len;
         }
-        self.later(ReadDone { result: Ok(()), bufs: into })
+        let result = self.state.lock().read(offset_bytes as usize..at);
+        self.later(ReadDone { result, bufs: into })
     }
 
     fn read_rows(&self, stripe: StripeNo, rows: Range<u32>) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
         let columns = self.geometry.data_columns();
         self.state.lock().reads += rows.len() as u64 * u64::from(columns);
         let cells = rows.flat_map(|row| (0..columns).map(move |column| Cell { row, column }));
-        let block = |cell| IoBuf::copy_of(&self.state.lock().now[self.bytes(stripe, cell)]);
+        let block = |cell| {
+            let range = self.bytes(stripe, cell);
+            let state = &mut *self.state.lock();
+            state.read(range.clone()).map(|()| IoBuf::copy_of(&state.now[range]))
+        };
         let blocks = cells.map(block).collect();
-        self.later(Ok(blocks))
+        self.later(blocks)
     }
 
     fn write_rows(&self, stripe: StripeNo, first: u32, blocks: &[SharedBuf]) -> Completion {

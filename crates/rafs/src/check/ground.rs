@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     fs::MountError,
-    store::{self, GroundError},
+    store::{self, GENERATIONS_APART, GroundError},
     volume::Volume,
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct Base {
     pub(crate) anchor: (usize, Anchor),
     /// Where the next anchor goes: to the place that does not hold what counts.
     pub(crate) next_place: usize,
-    /// The highest generation of an anchor.
+    /// The highest generation of an anchor, and of all nodes, if they had to be looked for.
     pub(crate) generation: u64,
     /// All nodes of the volume, if they had to be looked for.
     pub(crate) found: Option<Vec<Found>>,
@@ -92,7 +92,7 @@ impl Base {
         let (at, anchor) = self.anchor;
         let anchors = has_anchor.then_some((anchor.generation, self.root()));
         let root = newest_root(&reader, &found, anchors).await;
-        self.found = Some(found);
+        self.note_found(found);
         let Some(Wanted { place, generation, level, .. }) = root else { return has_anchor };
         let last = epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
         // Without any anchor, nothing says which records are not in the tree.
@@ -101,7 +101,6 @@ impl Base {
         let journal = epochs.get(&epoch).copied().unwrap_or(block);
         let root = Root { place, generation, level };
         self.problems.push(Problem::NewerTree { generation: root.generation });
-        self.generation = self.generation.max(root.generation);
         // Counts are made anew.
         self.anchor = (
             if has_anchor { 1 - at } else { at },
@@ -114,6 +113,18 @@ impl Base {
     pub(crate) fn root(&self) -> Option<Wanted> {
         let Root { place, generation, level } = self.anchor.1.root;
         (generation > 0).then_some(Wanted { place, generation, level, low: None, high: None, is_root: true })
+    }
+
+    /// All nodes of the volume were looked for. What is written later has a higher generation than all of them.
+    pub(crate) fn note_found(&mut self, found: Vec<Found>) {
+        let highest = found.iter().map(|found| found.generation).max();
+        self.generation = self.generation.max(highest.unwrap_or(0));
+        self.found = Some(found);
+    }
+
+    /// The generation of what a repair writes: higher than those of all that a crash may have left.
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.generation.saturating_add(GENERATIONS_APART + 1)
     }
 }
 

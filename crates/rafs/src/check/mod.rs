@@ -148,7 +148,9 @@ impl Plan {
         let mut base = Base::read(volume, progress).await?;
         let superblock = base.superblock.clone();
         let reader = Reader::new(volume.clone(), &superblock);
-        let mut records = records::read(volume, &superblock, base.anchor.1.journal).await;
+        let mut records = records::read(volume, &superblock, base.anchor.1.journal)
+            .await
+            .map_err(store::GroundError::from)?;
         let mut problems = std::mem::take(&mut base.problems);
         problems.extend(records.problem.take());
         let replayed = std::mem::take(&mut records.edits);
@@ -270,11 +272,11 @@ impl TakingUp<'_> {
         // What cannot be read now may be read another time.
         self.sources.extend(walked.lost.iter().map(|lost| lost.wanted.place));
         if !walked.lost.is_empty() {
-            let found = match base.found.take() {
-                Some(found) => found,
-                None => scan::scan(reader, &base.superblock, progress).await,
-            };
-            let rest = salvage(reader, &mut walked, &found, base.anchor.1.generation, progress).await;
+            if base.found.is_none() {
+                base.note_found(scan::scan(reader, &base.superblock, progress).await);
+            }
+            let found = base.found.take().unwrap_or_default();
+            let rest = salvage(reader, &mut walked, &found, base.anchor.1.root.generation, progress).await;
             self.take_up(&rest.whole, Origin::Tree);
             self.keep(&rest.whole);
             self.items.lost = rest.lost.iter().map(|lost| lost.wanted).collect();

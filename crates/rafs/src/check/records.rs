@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use stripewise_device::IoBuf;
+use stripewise_device::{IoBuf, IoError, IoErrorKind};
 use stripewise_format::rafs::{
     anchor::JournalPosition,
     journal::{Change, RecordHead},
@@ -34,11 +34,15 @@ pub(crate) struct Records {
 }
 
 /// Reads all records behind a position, up to the first one that is not there.
+///
+/// # Errors
+/// If the volume does not answer. Records that cannot be read now may still count, so they are not given up. What the medium has lost
+/// stays lost.
 pub(crate) async fn read(
     volume: &Arc<dyn Volume>,
     superblock: &Superblock,
     from: JournalPosition,
-) -> Records {
+) -> Result<Records, IoError> {
     let stripes = (StripeNo(FIRST_JOURNAL_STRIPE), superblock.journal_stripes);
     let mut repeat = journal::Replay::new(volume.clone(), superblock.journal_id(), stripes, from);
     let mut records = Records {
@@ -53,22 +57,25 @@ pub(crate) async fn read(
             Ok(Some(record)) => records.take_up(record.changes, record.data),
             Ok(None) => break,
             Err(error) => {
-                records.problem = Some(lost_records(error, repeat.position().sequence));
+                let sequence = repeat.position().sequence;
+                let (later, why) = match error {
+                    ReplayError::Rotten { error, later, .. } => (later, error.to_string()),
+                    ReplayError::NewerAnchor { later } => (later, error.to_string()),
+                    ReplayError::Io(lost) if is_lost(lost.kind) => (sequence, error.to_string()),
+                    ReplayError::Io(error) => return Err(error),
+                };
+                records.problem = Some(Problem::Journal { sequence, later, why });
                 break;
             }
         }
     }
     records.end = repeat.position();
-    records
+    Ok(records)
 }
 
-fn lost_records(error: ReplayError, sequence: u64) -> Problem {
-    let (later, why) = match error {
-        ReplayError::Rotten { error, later, .. } => (later, error.to_string()),
-        ReplayError::NewerAnchor { later } => (later, error.to_string()),
-        ReplayError::Io(error) => (sequence, error.to_string()),
-    };
-    Problem::Journal { sequence, later, why }
+/// Whether trying again does not help.
+fn is_lost(kind: IoErrorKind) -> bool {
+    matches!(kind, IoErrorKind::Medium | IoErrorKind::BadBlock | IoErrorKind::Other)
 }
 
 impl Records {

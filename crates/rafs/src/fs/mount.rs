@@ -7,8 +7,9 @@ use std::{
 
 use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
-use stripewise_device::{EnvHandle, Timestamp};
+use stripewise_device::{EnvHandle, IoError, Timestamp};
 use stripewise_format::rafs::{
+    anchor::AnchorError,
     inode::FileType,
     key::{Key, KeyKind},
     superblock::Superblock,
@@ -111,6 +112,16 @@ pub enum MountError {
     /// The content.
     #[error(transparent)]
     Fs(#[from] FsError),
+    /// One anchor is lost, and may have been the newer one. Writing would destroy the tree that it led to.
+    #[error(
+        "one of two anchors is damaged ({0}), and it may have been the newest; run fsck, or mount it read-only"
+    )]
+    LostAnchor(AnchorError),
+    /// The anchors cannot be written, as a mount that writes begins with.
+    #[error(
+        "its anchors cannot be written: {0}; nothing was changed: see to the volume, or mount it read-only"
+    )]
+    Anchors(IoError),
     /// The buffer is too small.
     #[error(
         "a buffer of {blocks} blocks is too small for stripes of {stripe_blocks}; give at least {wanted}"
@@ -138,6 +149,7 @@ impl Fs {
         let superblock = store::make(volume, options).await?;
         let ground = Ground::read(&**volume).await?;
         let (mut store, _) = Store::open(volume.clone(), ground, 16).await?;
+        store.renew_anchors().await.map_err(MountError::Anchors)?;
         let ns = i64::try_from(options.created_us.saturating_mul(1000)).unwrap_or(i64::MAX);
         let new = NewInode { file_type: FileType::Folder, permissions: 0o755, uid, gid, device: 0 };
         let number = store.new_inode();
@@ -164,6 +176,9 @@ impl Fs {
             return Err(MountError::Buffer { blocks: options.buffer_blocks, stripe_blocks, wanted });
         }
         let ground = Ground::read(&*volume).await?;
+        if let (Some(lost), false) = (ground.lost_anchor, options.is_read_only) {
+            return Err(MountError::LostAnchor(lost));
+        }
         let (mut store, replay) = match options.is_read_only {
             true => Store::open_read_only(volume.clone(), ground, options.cached_nodes).await?,
             false => Store::open(volume.clone(), ground, options.cached_nodes).await?,
@@ -183,6 +198,9 @@ impl Fs {
             state.take_up(blocks, env.now()).await?;
         }
         state.take_up_orphans().await?;
+        if !options.is_read_only {
+            state.store.renew_anchors().await.map_err(MountError::Anchors)?;
+        }
         let healing = state.store.healing().clone();
         let shared = Arc::new(Shared {
             env: env.clone(),
@@ -212,6 +230,18 @@ impl Fs {
         let shared = self.shared.clone();
         self.spawn(async move { shared.unmount().await }).await
     }
+
+    /// Ends without writing anything out, as a crash would. When this returns, no write of the file system is under way on the volume,
+    /// and none will be: something else may write there.
+    pub async fn abandon(&self) {
+        let shared = self.shared.clone();
+        let abandoned = self.spawn(async move {
+            shared.abandon().await;
+            Ok(())
+        });
+        // Ends well, since the task does.
+        let _ = abandoned.await;
+    }
 }
 
 impl Shared {
@@ -222,11 +252,7 @@ impl Shared {
             Err(FsError::ReadOnly) => {}
             Err(error) => return Err(error),
         }
-        self.is_ending.store(true, Ordering::Release);
-        if !lives(Mutant::EndNotHeard) {
-            self.kick.want();
-        }
-        self.has_ended.wait().await;
+        self.end_background().await;
         if is_writable.is_err() {
             return Ok(());
         }
@@ -241,6 +267,21 @@ impl Shared {
             }
         }
         Err(FsError::Invalid("the file system is used still: end what writes to it, and unmount it again"))
+    }
+
+    async fn abandon(&self) {
+        self.end_background().await;
+        let _turn = self.turn.lock().await;
+        let _discards = self.discarding.lock().await;
+        self.state.lock().await.store.give_up();
+    }
+
+    async fn end_background(&self) {
+        self.is_ending.store(true, Ordering::Release);
+        if !lives(Mutant::EndNotHeard) {
+            self.kick.want();
+        }
+        self.has_ended.wait().await;
     }
 }
 

@@ -12,13 +12,14 @@ mod room;
 
 use std::sync::Arc;
 
-use stripewise_device::{IoError, SharedBuf};
+use stripewise_device::{IoBuf, IoError, SharedBuf};
 use stripewise_format::{
     crc::crc32c,
     rafs::{
         anchor::{Anchor, JournalPosition},
         key::{Key, KeyKind},
         space::{CHECKED_BLOCKS_MAX, Extent},
+        superblock::FIRST_JOURNAL_STRIPE,
     },
 };
 use thiserror::Error;
@@ -30,7 +31,7 @@ use self::{
 use crate::{
     check::{Origin, Owned, Piece, Plan, Problem, Progress, Report, epochs, reader::Reader},
     fs::{Mapped, MountError},
-    shape::BlockNo,
+    shape::{BLOCK_BYTES, BlockNo, StripeNo},
     store::{FileBlocks, plan_writes, write_row},
     volume::Volume,
 };
@@ -104,8 +105,11 @@ pub async fn repair(
     if is_tree_wrong {
         let anchor = mend.tree(progress).await?;
         mend.write_anchors(anchor).await?;
+        if report.problems.iter().any(|problem| matches!(problem, Problem::Journal { .. })) {
+            mend.clear_unreadable().await?;
+        }
     } else if is_anchor_wrong {
-        let generation = mend.plan.base.generation.saturating_add(1);
+        let generation = mend.plan.base.next_generation();
         let anchor = Anchor { generation, ..mend.plan.base.anchor.1 };
         mend.write_anchors(anchor).await?;
     }
@@ -132,18 +136,27 @@ impl Mend<'_> {
         let superblock = self.plan.base.superblock.clone();
         let reader = Reader::new(self.volume.clone(), &superblock);
         let mut room = Room::new(&superblock, &self.plan, reader.geometry(), reader.order);
-        let mut blocks = self.place_data(&mut room)?;
+        let data = self.place_data(&mut room)?;
         let mut owned = Owned::new(&superblock);
         owned.add_files(&self.plan.items);
-        let generation = self.plan.base.generation.saturating_add(1);
+        let generation = self.plan.base.next_generation();
         let mut builder = Builder::new(reader.clone(), self.plan.walked.leaves.clone());
         let (built, owned) = self.settle(&mut builder, &mut room, owned).await?;
         let (nodes, root) = built.seal(superblock.uuid, generation);
-        blocks.extend(nodes);
-        let writes = plan_writes(reader.geometry(), reader.order, &blocks, |block| room.is_spare(block.0));
-        for (done, write) in writes.iter().enumerate() {
-            progress.tell("write", done as u64, writes.len() as u64);
-            write.carry_out(&**self.volume).await?;
+        let plan = |blocks: &[_]| {
+            plan_writes(reader.geometry(), reader.order, blocks, |block| room.is_spare(block.0))
+        };
+        let (data, nodes) = (plan(&data), plan(&nodes));
+        let (mut done, all) = (0, (data.len() + nodes.len()) as u64);
+        // The first flush is for records: one that was read may not be durable yet, and what it frees is spare only once it is. The second is for
+        // data: where no anchor is left, a tree counts as soon as its nodes are there.
+        for writes in [data, nodes] {
+            self.volume.flush().await?;
+            for write in &writes {
+                progress.tell("write", done, all);
+                write.carry_out(&**self.volume).await?;
+                done += 1;
+            }
         }
         self.volume.flush().await?;
         let last = epochs(self.volume, &superblock).await.last_key_value().map_or(0, |(epoch, _)| *epoch);
@@ -240,6 +253,25 @@ impl Mend<'_> {
                 items.edits.insert(key(number), value);
             }
         }
+    }
+
+    /// Rows of the journal that cannot be read are written anew: a mount looks at all of them. No record counts any more.
+    async fn clear_unreadable(&self) -> Result<(), RepairError> {
+        let geometry = self.volume.geometry();
+        let zeroes = IoBuf::zeroed(BLOCK_BYTES).freeze();
+        let row_of_zeroes = vec![zeroes; geometry.data_columns() as usize];
+        for stripe in 0..self.plan.base.superblock.journal_stripes {
+            let stripe = StripeNo(FIRST_JOURNAL_STRIPE + stripe);
+            if self.volume.read_rows(stripe, 0..geometry.rows()).await.is_ok() {
+                continue;
+            }
+            for row in 0..geometry.rows() {
+                if self.volume.read_rows(stripe, row..row + 1).await.is_err() {
+                    self.volume.write_rows(stripe, row, &row_of_zeroes).await?;
+                }
+            }
+        }
+        Ok(self.volume.flush().await?)
     }
 
     /// Writes both anchors: first to the place that does not hold what counts now.

@@ -11,7 +11,7 @@ use stripewise_format::rafs::{
     space::{Group, GroupKind},
 };
 
-use super::{Store, StoreError, ground::write_row};
+use super::{Store, StoreError, ground::write_row, open::GENERATIONS_APART};
 use crate::{
     mutants::{Mutant, lives},
     shape::BlockNo,
@@ -154,6 +154,9 @@ impl Store {
 
     /// Writes the dirty nodes to these places, and flushes. Leaves those that may be given back.
     async fn write_tree(&mut self, places: &mut Vec<BlockNo>) -> Result<Root, StoreError> {
+        if self.generation - self.anchor.1.generation >= GENERATIONS_APART {
+            return Err(StoreError::Failed);
+        }
         self.generation = self.generation.saturating_add(1);
         let taken = std::mem::take(places);
         let Ok(out) = self.tree.write_out(self.generation, |_| Ok::<_, Infallible>(taken));

@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 use stripewise_device::{IoBuf, IoError, IoErrorKind, SharedBuf};
 use stripewise_format::rafs::{
-    anchor::{Anchor, NoAnchor},
+    anchor::{Anchor, AnchorError, NoAnchor},
     superblock::{Superblock, SuperblockError},
 };
 use thiserror::Error;
@@ -20,6 +20,8 @@ pub struct Ground {
     pub superblock: Superblock,
     /// The newest anchor, and at which of its two places it is.
     pub anchor: (usize, Anchor),
+    /// What is wrong with the other one, if it does not count. It may have been newer.
+    pub lost_anchor: Option<AnchorError>,
 }
 
 /// Why a volume has no file system that can be opened.
@@ -82,7 +84,8 @@ impl Ground {
             let decode = |bytes: &[u8]| Anchor::decode(bytes, place, superblock.uuid);
             anchors.push(first_copy(volume, place, decode).await?);
         }
-        Ok(Self { superblock, anchor: Anchor::newest([anchors[0], anchors[1]])? })
+        let lost_anchor = anchors.iter().find_map(|anchor| anchor.err());
+        Ok(Self { superblock, anchor: Anchor::newest([anchors[0], anchors[1]])?, lost_anchor })
     }
 }
 

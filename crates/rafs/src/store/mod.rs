@@ -36,7 +36,7 @@ pub use self::{
 };
 pub(crate) use self::{
     ground::{bad_copies, check_shape, first_copy, read_copy, read_superblock, write_row},
-    open::{layout, order_of},
+    open::{GENERATIONS_APART, layout, order_of},
     stripes::Class,
     write::plan_writes,
 };
@@ -306,6 +306,11 @@ impl Store {
     /// [`StoreError::Failed`].
     pub fn check(&self) -> Result<(), StoreError> {
         if self.has_failed { Err(StoreError::Failed) } else { Ok(()) }
+    }
+
+    /// It takes no more changes.
+    pub fn give_up(&mut self) {
+        self.has_failed = true;
     }
 
     /// Writes begin. A device goes on with them if their future is dropped, so nothing else may be written then.

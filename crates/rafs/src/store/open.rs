@@ -9,6 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::smallvec;
 use stripewise_device::{BoxFuture, IoBuf, IoError, SharedBuf};
 use stripewise_format::rafs::{
+    anchor::Anchor,
     journal::{Change, Run},
     key::{Key, KeyKind},
     node::Item,
@@ -17,9 +18,7 @@ use stripewise_format::rafs::{
 use thiserror::Error;
 
 use super::{
-    FileBlocks, Ground, Store, StoreError, StripeCounts,
-    discards::Discards,
-    ground::{bad_copies, write_row},
+    FileBlocks, Ground, Store, StoreError, StripeCounts, discards::Discards, ground::write_row,
     running::Running,
 };
 use crate::{
@@ -31,6 +30,10 @@ use crate::{
     tree::{IsRight, NodeStore, Root, Scan, Tree, TreeError},
     volume::Volume,
 };
+
+/// So many generations lie between the last one of an anchor and the first one of a mount or a repair. Checkpoints of a mount that fail in
+/// a row are fewer.
+pub(crate) const GENERATIONS_APART: u64 = 1 << 16;
 
 /// Why a store cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
@@ -107,7 +110,8 @@ impl Store {
     /// Opens the store that was [found](Ground::read) on a volume. Up to so many clean nodes of the tree are kept in memory.
     ///
     /// What was committed is repeated in memory. Blocks of files that came along are handed out: they are in the journal only, until
-    /// the caller has written them out and made a [checkpoint](Self::checkpoint).
+    /// the caller has written them out and made a [checkpoint](Self::checkpoint). Before the caller writes anything, it
+    /// [renews the anchors](Self::renew_anchors).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -137,7 +141,7 @@ impl Store {
         cached_nodes_max: usize,
         may_heal: bool,
     ) -> Result<(Self, Replay), OpenError> {
-        let Ground { superblock, anchor } = ground;
+        let Ground { superblock, anchor, .. } = ground;
         let order = order_of(&superblock);
         let healing = Arc::new(Healing::new(volume.clone(), order, may_heal));
         let nodes = Arc::new(Nodes { healing: healing.clone() });
@@ -175,9 +179,6 @@ impl Store {
             tree,
             anchor,
         };
-        if may_heal {
-            store.heal_anchor().await?;
-        }
         store.load_groups().await?;
         let mut replay = Replay::default();
         while let Some(record) = repeat.next().await? {
@@ -188,24 +189,33 @@ impl Store {
         if may_heal {
             store.journal.seal().await.map_err(StoreError::Io)?;
         }
-        // A record that can be read may not be durable yet, if it was written just before. What it frees is used again from here on.
-        if !lives(Mutant::ReplayNotFlushed) {
-            store.volume.flush().await.map_err(StoreError::Io)?;
-        }
         store.has_data = !replay.data.is_empty();
         Ok((store, replay))
     }
 
-    /// An anchor of which redundancy alone has a copy is written again: the members may be made to agree on what is wrong.
-    async fn heal_anchor(&self) -> Result<(), StoreError> {
-        let place = self.superblock.anchor_places()[self.anchor.0];
-        let bytes = self.anchor.1.encode(place, self.superblock.uuid);
-        let bad = bad_copies(&*self.volume, place, |copy| *copy == bytes[..]).await;
-        if bad < self.volume.geometry().data_columns() {
+    /// Writes both anchors, which lead to the same tree, first where the older one is: once all that was found has proved good, and
+    /// before anything else is written. A crash may have left copies of two anchors in one row of blocks, and nodes of a checkpoint that did
+    /// not end: neither passes for what is written from here on, since generations of this mount are higher than all of theirs.
+    ///
+    /// The flushes are the records' as well: a record that was read may not be durable yet, and the mount uses again what it frees.
+    ///
+    /// # Errors
+    /// [`IoError`]; then one of the anchors is as it was.
+    pub async fn renew_anchors(&mut self) -> Result<(), IoError> {
+        if lives(Mutant::AnchorsNotRenewed) {
             return Ok(());
         }
-        write_row(&*self.volume, place, &bytes).await?;
-        Ok(self.volume.flush().await?)
+        let (newest, found) = self.anchor;
+        let places = self.superblock.anchor_places();
+        self.generation = found.generation.saturating_add(GENERATIONS_APART);
+        for at in [1 - newest, newest] {
+            self.generation = self.generation.saturating_add(1);
+            self.anchor.1 = Anchor { generation: self.generation, is_clean: false, ..found };
+            let bytes = self.anchor.1.encode(places[at], self.superblock.uuid);
+            write_row(&*self.volume, places[at], &bytes).await?;
+            self.volume.flush().await?;
+        }
+        Ok(())
     }
 
     /// Takes up the groups that the tree has, in several parts at once: within a part, a leaf is asked for when the one before it is

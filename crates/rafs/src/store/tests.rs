@@ -103,7 +103,9 @@ impl World {
 
     fn open(&self) -> (Store, Replay) {
         let ground = now(Ground::read(&*self.volume)).unwrap();
-        now(Store::open(self.volume.clone(), ground, 16)).unwrap()
+        let (mut store, replay) = now(Store::open(self.volume.clone(), ground, 16)).unwrap();
+        now(store.renew_anchors()).unwrap();
+        (store, replay)
     }
 
     fn store(&mut self) -> &mut Store {
@@ -193,6 +195,7 @@ impl World {
     fn reopen(&mut self, may_be_checkpoint: bool) {
         let (store, Replay { data, .. }) = self.open();
         self.store = Some(store);
+        self.check_anchors();
         let found = self.items();
         assert!(found == self.committed || found == self.current, "neither the old nor the new items");
         (self.committed, self.current) = (found.clone(), found);
@@ -206,6 +209,29 @@ impl World {
             assert!(blocks.iter().all(|block| block[0] == inode as u8) && !blocks.is_empty());
         }
         self.data = files;
+    }
+
+    /// After a mount: whatever a crash left, all copies of both anchors lead to the tree that counts, and no node on the volume has a
+    /// generation that this mount may give.
+    fn check_anchors(&mut self) {
+        let superblock = self.store().superblock().clone();
+        let root = self.store().anchor.1.root;
+        let mut first = u64::MAX;
+        for place in superblock.anchor_places() {
+            for column in 0..self.volume.geometry().data_columns() {
+                let copy = now(read_copy(&*self.volume, place, column)).unwrap();
+                let anchor = Anchor::decode(&copy, place, superblock.uuid).unwrap();
+                assert_eq!(anchor.root, root, "copy {column} of the anchor at {place}");
+                first = first.min(anchor.generation);
+            }
+        }
+        for place in 0..self.volume.geometry().blocks() {
+            let offset = self.volume.geometry().offset_bytes(order_of(&superblock), BlockNo(place));
+            let bytes = read_block(&self.volume, offset);
+            if let Ok((head, _)) = open_at(&bytes, BlockKind::Node, place, superblock.uuid) {
+                assert!(head.generation < first, "node {place} of {} beside {first}", head.generation);
+            }
+        }
     }
 
     /// What the tree has, but for groups.

@@ -340,3 +340,21 @@ fn reads_of_nothing_and_behind_the_end_give_nothing() {
         assert_eq!(read.map(|bytes| bytes.len()), Ok(0), "{len} bytes at {offset_bytes}");
     }
 }
+
+/// What is abandoned leaves the volume alone, though it could be written again.
+#[test]
+fn nothing_is_written_once_it_is_abandoned() {
+    let mut world = World::new((4, 16), 400, Order::Rows, 0);
+    world.act(&Action::Create { folder: 0, name: 0, file_type: FileType::File });
+    world.act(&Action::Write { file: 0, offset_bytes: 0, len: 300_000 });
+    world.volume.fail_after(3);
+    assert!(world.run(|fs| Box::pin(fs.unmount())).is_err());
+    world.run(|fs| Box::pin(fs.abandon()));
+    world.volume.fail_after(u64::MAX);
+    let written = world.volume.written();
+    world.env.pass(Duration::from_secs(60));
+    assert_eq!(world.run(|fs| Box::pin(fs.sync())), Err(FsError::Broken));
+    assert_eq!(world.run(|fs| Box::pin(fs.unmount())), Err(FsError::Broken));
+    assert_eq!(world.volume.written(), written);
+    world.check();
+}

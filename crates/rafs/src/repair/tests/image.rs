@@ -43,10 +43,14 @@ struct Maker {
 }
 
 pub(super) fn mount(env: &Arc<TestEnv>, volume: &Arc<TestVolume>) -> Fs {
+    try_mount(env, volume).unwrap()
+}
+
+pub(super) fn try_mount(env: &Arc<TestEnv>, volume: &Arc<TestVolume>) -> Result<Fs, MountError> {
     let buffer_blocks = 4 * u64::from(volume.geometry.stripe_blocks());
     let options = MountOptions { buffer_blocks, cached_nodes: 64, ..MountOptions::default() };
     let (as_env, volume): (EnvHandle, Arc<dyn Volume>) = (env.clone(), as_volume(volume));
-    env.run(async move { Fs::mount(as_env, volume, options).await }).unwrap()
+    env.run(async move { Fs::mount(as_env, volume, options).await })
 }
 
 fn new_inode(file_type: FileType) -> NewInode {

@@ -3,7 +3,7 @@
 use super::{stored::Stored, *};
 use crate::{
     journal::ReplayError,
-    shape::BLOCK_BYTES,
+    shape::{BLOCK_BYTES, StripeNo},
     store::{Ground, OpenError, Store},
 };
 
@@ -54,6 +54,37 @@ fn nothing_is_lost_with_the_newest_anchor() {
     assert_all_is_there(&image, &volume);
 }
 
+/// A mount that writes would destroy what the lost one led to, even if no record tells of it.
+#[test]
+fn no_mount_writes_while_an_anchor_is_lost() {
+    let image = Image::make(3);
+    let stored = Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order);
+    for place in stored.superblock.anchor_places() {
+        let volume = Arc::new(image.volume.copy());
+        for copy in stored.copies(place) {
+            volume.poke(copy, &[0x77; BLOCK_BYTES]);
+        }
+        let before = volume.bytes_now();
+        let env = TestEnv::new(1);
+        let mounted = image::try_mount(&env, &volume).map(drop);
+        assert!(matches!(mounted, Err(MountError::LostAnchor(_))), "{mounted:?}");
+        assert!(volume.bytes_now() == before);
+        assert_all_is_there(&image, &volume);
+    }
+}
+
+/// A row of the journal that the medium has lost keeps nobody from what is elsewhere, and a repair writes it anew.
+#[test]
+fn a_row_of_the_journal_that_cannot_be_read_is_written_anew() {
+    let image = image(|image| !has_records(image));
+    for row in [0, 3] {
+        let volume = Arc::new(image.volume.copy());
+        volume.spoil(StripeNo(FIRST_JOURNAL_STRIPE + 1), row);
+        assert!(problems(&volume).iter().any(|problem| matches!(problem, Problem::Journal { .. })));
+        assert_all_is_there(&image, &volume);
+    }
+}
+
 /// Blocks of files are in the journal only.
 fn has_data(image: &Image) -> bool {
     let volume = as_volume(&Arc::new(image.volume.copy()));
@@ -82,6 +113,29 @@ fn what_was_synced_outlives_a_checkpoint_that_did_not_end_and_a_rotten_anchor() 
             volume.poke(copy, &[0x77; BLOCK_BYTES]);
         }
         assert_all_is_there(&image, &volume);
+    }
+}
+
+/// The newest anchor is lost, and power fails while that is mended: of all that was written, blocks of files are lost first.
+#[test]
+fn what_was_synced_outlives_a_repair_that_did_not_end_and_a_lost_anchor() {
+    let image = image(has_data);
+    for seed in 0..200 {
+        let volume = Arc::new(image.volume.copy());
+        let stored = Stored::read(&volume.bytes_now(), volume.geometry, image.order);
+        for copy in stored.copies(stored.superblock.anchor_places()[stored.newest]) {
+            volume.poke(copy, &[0x77; BLOCK_BYTES]);
+        }
+        volume.stop_after(seed % 8);
+        let _ = mended(&volume);
+        let mut left = fastrand::Rng::with_seed(seed).u32(0..24);
+        volume.lose_power(|| {
+            left = left.saturating_sub(1);
+            left == 0
+        });
+        mended(&volume).unwrap();
+        assert_eq!(problems(&volume), []);
+        assert!(image::read(&volume, 1) == image.tree, "seed {seed}");
     }
 }
 
