@@ -90,7 +90,7 @@ impl Served {
         match start_session(&rafs, point, &options, Box::new(on_end)) {
             Ok((session, is_block)) => Ok(Self { session, rafs, runtime: runtime.clone(), is_block }),
             Err(error) => {
-                runtime.block_on(async move { rafs.end().await })?;
+                runtime.block_on(async move { rafs.end_or_abandon().await })?;
                 Err(error)
             }
         }
@@ -123,18 +123,19 @@ impl Served {
     pub fn end_now(&self, limit: Duration) -> Result<(), ServeError> {
         self.rafs.close();
         let rafs = self.rafs.clone();
-        let ended = self.runtime.block_on_for(async move { rafs.end().await }, limit);
+        let ended = self.runtime.block_on_for(async move { rafs.end_or_abandon().await }, limit);
         Ok(ended.ok_or(ServeError::Late)??)
     }
 
-    /// Waits until the kernel has let go of the mount, and writes out all that is left.
+    /// Waits until the kernel has let go of the mount, and writes out all that is left. Nothing of the file system is under way
+    /// on the volume when this returns.
     ///
     /// # Errors
     /// [`ServeError`]. What could not be written out is lost then, unless it was synced before.
     pub fn wait(self) -> Result<(), ServeError> {
         let joined = self.session.join();
         let rafs = self.rafs;
-        self.runtime.block_on(async move { rafs.end().await })?;
+        self.runtime.block_on(async move { rafs.end_or_abandon().await })?;
         Ok(joined?)
     }
 }

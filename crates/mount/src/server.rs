@@ -38,7 +38,20 @@ impl Rafs {
 
     /// Writes all out, and ends. What has ended stays so.
     pub(crate) async fn end(&self) -> std::result::Result<(), FsError> {
+        self.end_once(&mut *self.is_ended.lock().await).await
+    }
+
+    /// As [`Rafs::end`], for the last time: if that fails, nothing more is written.
+    pub(crate) async fn end_or_abandon(&self) -> std::result::Result<(), FsError> {
         let mut is_ended = self.is_ended.lock().await;
+        let ended = self.end_once(&mut is_ended).await;
+        if ended.is_err() {
+            self.fs.abandon().await;
+        }
+        ended
+    }
+
+    async fn end_once(&self, is_ended: &mut bool) -> std::result::Result<(), FsError> {
         if !*is_ended {
             self.fs.unmount().await?;
             *is_ended = true;

@@ -128,6 +128,8 @@ impl FileSystem {
 
     /// Takes the mount from its users. It is waited for as long as something is written, and no longer than its limit.
     fn force(&self, point: &Path, patience: Patience<'_>) -> Notes {
+        // Nothing may begin from here on: it would write at the same time as what is left of this mount.
+        self.close();
         let told = printable(&point.display().to_string());
         let detach = Patience { deadline: patience.deadline.or_after(FORCED_DETACH), ..patience };
         // What else is mounted there by now is none of its business.
@@ -139,7 +141,6 @@ impl FileSystem {
             let _ = tell.send(Event::Force(limit));
         }
         let has_ended = self.waits(Patience { deadline: Deadline::after(limit + FORCED_MORE), ..patience });
-        self.close();
         let lost = self.lost().filter(|_| has_ended);
         let lost =
             lost.or_else(|| (!has_ended).then(|| "it could not all be written out in time".to_owned()));

@@ -15,7 +15,10 @@ use std::{
 use anyhow::Context;
 use rustix::fs::MemfdFlags;
 use stripewise::{Array, internals::uring::Runtime};
-use stripewise_mount::{report::Identity, served::Served};
+use stripewise_mount::{
+    report::Identity,
+    served::{ServeError, Served},
+};
 use stripewise_wire::{MountChoice, Reply};
 
 use super::{Claim, FileSystem, requests::open};
@@ -76,6 +79,12 @@ fn wait(served: Served, events: &Receiver<Event>, file_system: &FileSystem) {
             // The process ends in a moment, and with it what the kernel keeps of the mount. Taking that out of the tree here could
             // wait for requests that this very process serves.
             std::mem::forget(served);
+            if let Err(ServeError::Late) = ended {
+                tracing::error!(
+                    "its file system could not all be written out in time, and may still be written"
+                );
+                return;
+            }
             ended
         }
         Ok(Event::Ended) | Err(_) => served.wait(),
