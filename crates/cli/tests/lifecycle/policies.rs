@@ -63,6 +63,11 @@ fn flash_in_the_wrong_place_is_warned_about_at_once() {
     let members = sandbox.members(3, 24 * MIB);
     let said = sandbox.run("create a --level 5 --class m0=ssd --class m1=hdd --class m2=hdd", &members);
     assert!(said.code == Some(0) && said.err.contains("1 of 3 members are flash"), "{said:?}");
+    let is_told = |words| said.err.contains(words);
+    assert!(
+        is_told("no member was measured to rotate, whatever --class says") || is_told("a member rotates, so"),
+        "{said:?}"
+    );
 }
 
 /// Level 4 over two SSDs, of which parity can have one, and over one while parity's member is still to come.

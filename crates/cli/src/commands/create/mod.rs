@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 
 use serde_json::json;
 use stripewise::{CacheError, CacheKind, Preview};
-use stripewise_wire::{ArrayStatus, CacheChange};
+use stripewise_wire::{ArrayStatus, CacheChange, ClassChoice};
 
 pub(crate) use self::args::CreateArgs;
 use self::args::MapChoice;
@@ -186,14 +186,21 @@ fn check_cache(args: &CreateArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What the cache means that the array got because its members rotate.
+/// What the cache means that the array got because its members rotate; or that it got none, though a member is said to rotate.
 fn cache_note(args: &CreateArgs, status: &ArrayStatus) -> Option<String> {
     let kind = args.cache.is_none().then_some(status.cache.as_ref()?.kind.as_str())?;
-    (kind != CacheKind::None.name()).then(|| {
-        format!(
+    let name = &args.name;
+    if kind != CacheKind::None.name() {
+        return Some(format!(
             "a member rotates, so the array has the cache '{kind}': a write is acknowledged when it is in memory, and on \
-             members after the next flush, as with a disk's write cache; `stripewise cache {} none` does without",
-            args.name
+             members after the next flush, as with a disk's write cache; `stripewise cache {name} none` does without"
+        ));
+    }
+    let is_said = args.class.iter().any(|(_, class)| *class == ClassChoice::Hdd);
+    is_said.then(|| {
+        format!(
+            "no member was measured to rotate, whatever --class says, so the array has no cache; `stripewise cache {name} auto` \
+             gives it one"
         )
     })
 }
