@@ -7,7 +7,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{
-    Lab, SHAPES, Shape,
+    DATA_OFFSET, Lab, SHAPES, Shape,
+    faulty::latent_error,
     timed::{How, timed},
 };
 use std::time::Duration;
@@ -221,6 +222,41 @@ fn what_cannot_be_written_is_lost_only_by_force() {
     assert_eq!([used, bench.array.cache_settings()], [settings; 2], "what no member can keep is not used");
     let forced = array();
     assert_eq!(bench.world.run(async move { forced.stop_by_force().await }), Err(ArrayError::Failed));
+}
+
+/// A member is missing, and another one has a bad block: what is dirty in other rows of the stripe is written all the same.
+#[test]
+fn a_row_that_cannot_be_written_keeps_no_other_in_the_cache() {
+    let shape = Shape { level: Level::Raid5, members: 5, chunk_bytes: 16384 };
+    for (seed, kind) in [(3, CacheKind::Stripe), (4, CacheKind::StripeCt), (5, CacheKind::Pbg)] {
+        let bench = common::faulty::bench(seed, shape);
+        bench.fill(1);
+        let settings = CacheSettings { age: None, idle: None, ..CacheSettings::new(kind, 16 << 20) };
+        let array = || bench.array.clone();
+        let cached = array();
+        bench.world.run(async move {
+            cached.fail("m0").await.unwrap();
+            cached.set_cache(settings).await.unwrap();
+        });
+        let bad = DATA_OFFSET + 4096;
+        bench.faults[1].add(latent_error(bad..bad + 512));
+        bench.write(16384, 7, 16384).unwrap();
+        let flushed = array();
+        let flush = bench.world.run(async move { flushed.flush().await });
+        assert!(matches!(flush, Err(ArrayError::Unreadable { .. })), "{kind:?}: {flush:?}");
+        assert_eq!(bench.array.cache().unwrap().dirty_blocks, 1, "{kind:?}");
+        let (durable, data) = (array(), IoBuf::copy_of(&[8; 4096]).freeze());
+        let fua = WriteFlags { fua: true };
+        bench.world.run(async move { durable.write(16384 + 2 * 4096, data, fua).await }).unwrap();
+        let forced = array();
+        bench.world.run(async move { forced.stop_by_force().await }).unwrap();
+        let opened = bench.assemble(1..5, AssembleOptions::default()).unwrap();
+        for (row, byte) in [(0, 7), (2, 8), (3, 7)] {
+            let opened = opened.clone();
+            let read = async move { opened.read(16384 + row * 4096, IoBuf::with_len(4096)).await };
+            assert!(bench.world.run(read).unwrap().iter().all(|one| *one == byte), "{kind:?}, row {row}");
+        }
+    }
 }
 
 #[test]

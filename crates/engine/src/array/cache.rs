@@ -25,7 +25,7 @@ pub(crate) struct CacheChoice {
     /// The array was not stopped when it was last open with a cache.
     was_open: bool,
     /// Held while it is changed.
-    changing: AsyncMutex<()>,
+    pub(super) changing: AsyncMutex<()>,
 }
 
 #[derive(Clone)]
@@ -157,6 +157,9 @@ impl Array {
 impl Parts {
     async fn set_cache(&self, settings: CacheSettings) -> Result<(), ArrayError> {
         let _one_at_a_time = self.cache.changing.lock().await;
+        if self.life.is_closing() {
+            return Err(ArrayError::Closed);
+        }
         if !self.roster.look(|ledger, _| ledger.keeps_options()).await {
             let problem = "no member has an extension area to keep the choice of a cache in".to_owned();
             return Err(ArrayError::Unsupported(problem));

@@ -265,6 +265,9 @@ impl Array {
     }
 }
 
+/// How often all that is dirty is destaged before the array closes, if that leaves something.
+const STOP_DESTAGES: u32 = 4;
+
 /// What becomes of writes that members do not take from the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unwritten {
@@ -278,11 +281,20 @@ impl Parts {
         if self.life.is_closing() {
             return Err(ArrayError::Closed);
         }
+        // Another cache would take writes until the array closes. By force, nothing is waited for.
+        let changes = match unwritten {
+            Unwritten::Refuse => Some(self.cache.changing.lock().await),
+            Unwritten::Lose => None,
+        };
+        if self.life.is_closing() {
+            return Err(ArrayError::Closed);
+        }
         // Before anything ends: as long as this fails, what is dirty can still be read.
         self.destage(unwritten).await?;
         if !self.life.close() {
             return Err(ArrayError::Closed);
         }
+        drop(changes);
         self.board.poke();
         self.life.quiet().await;
         let stopped = if self.life.is_read_only() { Ok(()) } else { self.write_down_end(unwritten).await };
@@ -300,18 +312,20 @@ impl Parts {
         }
         // What is acknowledged from now on is on members: nothing new is dirty when the array closes.
         let cache = self.stripes.cache().filter(|cache| cache.write_through());
-        let destaged = self.stripes.destage_written(DestageReason::Stop).await;
-        if destaged.is_err() && unwritten == Unwritten::Refuse {
-            cache.iter().for_each(|cache| cache.write_back());
-        }
-        let blocks = self.stripes.cache().map_or(0, |cache| cache.dirty_blocks());
-        match (destaged, unwritten) {
-            (Err(why), Unwritten::Refuse) if blocks > 0 => {
-                Err(ArrayError::Unwritten { bytes: blocks * BLOCK_BYTES as u64, why: Box::new(why) })
-            }
+        // A write that is refused meanwhile leaves something dirty. Writers go on, so that this does not last for ever.
+        for _ in 0..STOP_DESTAGES {
+            let destaged = self.stripes.destage_written(DestageReason::Stop).await;
+            let blocks = self.stripes.cache().map_or(0, |cache| cache.dirty_blocks());
             // Without anything to lose, what comes next tells.
-            _ => Ok(()),
+            if blocks == 0 || unwritten == Unwritten::Lose {
+                return Ok(());
+            }
+            if let Err(why) = destaged {
+                cache.iter().for_each(|cache| cache.write_back());
+                return Err(ArrayError::Unwritten { bytes: blocks * BLOCK_BYTES as u64, why: Box::new(why) });
+            }
         }
+        Ok(())
     }
 
     /// Makes everything durable and marks the superblocks clean if they may be.

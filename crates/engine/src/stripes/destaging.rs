@@ -34,7 +34,10 @@ impl Stripes {
         self.destage_as(cache, stripe, rows, reason, WriteFlags::default()).await.map(drop)
     }
 
-    /// As [`Stripes::destage`], with flags. Returns what was destaged.
+    /// As [`Stripes::destage`], with flags. Returns what was destaged, if all of it went in one write.
+    ///
+    /// Bad blocks of several members in different rows do not add up: where they keep all of it from being written, each row is
+    /// tried by itself.
     pub(super) async fn destage_as(
         &self,
         cache: &Arc<Cache>,
@@ -47,6 +50,34 @@ impl Stripes {
             return Ok(None);
         }
         let with_gaps = if cache.fills_gaps() { self.with_gaps(cache, stripe, rows) } else { rows };
+        let mut destaged = self.destage_rows(cache, stripe, (rows, with_gaps), reason, flags).await;
+        if with_gaps != rows && is_unreadable(&destaged) {
+            destaged = self.destage_rows(cache, stripe, (rows, rows), reason, flags).await;
+        }
+        if rows.len() == 1 || !is_unreadable(&destaged) {
+            return destaged;
+        }
+        let mut all = Ok(None);
+        for row in rows.runs().flatten() {
+            let row = RowSet::range(row..row + 1);
+            let one = self.destage_rows(cache, stripe, (row, row), reason, flags).await;
+            if one.is_err() && !is_unreadable(&one) {
+                return one;
+            }
+            all = all.and(one.map(|_| None));
+        }
+        all
+    }
+
+    /// Destages rows together. What is dirty in gaps between them goes along.
+    async fn destage_rows(
+        &self,
+        cache: &Arc<Cache>,
+        stripe: StripeIndex,
+        (rows, with_gaps): (RowSet, RowSet),
+        reason: DestageReason,
+        flags: WriteFlags,
+    ) -> Result<Option<Arc<CachedCells>>, ArrayError> {
         let locked = if lives(Mutant::GapsUnlocked) { rows } else { with_gaps };
         let held = if reason == DestageReason::Flush && lives(Mutant::FlushSkipsDestaging) {
             let Some(held) = self.locks.try_lock(stripe, locked) else { return Ok(None) };
@@ -106,4 +137,8 @@ impl Stripes {
         let dirty = cache.dirty_until(cache.end_epoch());
         self.destage_all_of(cache, dirty, reason).await
     }
+}
+
+fn is_unreadable<T>(destaged: &Result<T, ArrayError>) -> bool {
+    matches!(destaged, Err(ArrayError::Unreadable { .. }))
 }

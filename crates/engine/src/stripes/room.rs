@@ -93,7 +93,12 @@ impl Stripes {
         // The destager has ended, or cannot write what would have to go. Then this tells why.
         if self.life.is_closing() || wait.is_stuck(cache) {
             wait.leave_line();
-            self.destage_written(DestageReason::Mark).await?;
+            let before = cache.destaged_blocks();
+            let destaged = self.destage_written(DestageReason::Mark).await;
+            // What others cannot write is none of this writer's business, as long as there is room.
+            if cache.destaged_blocks() == before || wait.looks >= LOOKS_EVER_MAX {
+                destaged?;
+            }
             self.wait_for_change(cache, wait).await;
             return Ok(());
         }
