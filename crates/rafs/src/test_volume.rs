@@ -38,6 +38,8 @@ struct State {
     turns: u64,
     /// Rows that were written as a whole, and blocks that were not.
     written: (u64, u64),
+    /// Nothing can be read.
+    is_unreadable: bool,
     /// Blocks that cannot be read until they are written.
     spoilt: BTreeSet<usize>,
 }
@@ -57,6 +59,7 @@ impl TestVolume {
             reads: 0,
             turns: 1,
             written: (0, 0),
+            is_unreadable: false,
             spoilt: BTreeSet::new(),
         };
         Self { geometry, state: Mutex::new(state), polls: 0 }
@@ -183,6 +186,11 @@ impl TestVolume {
         self.state.lock().spoilt.insert(range.start / BLOCK_BYTES);
     }
 
+    /// Nothing can be read, or all can.
+    pub(crate) fn fail_reads(&self, fail: bool) {
+        self.state.lock().is_unreadable = fail;
+    }
+
     fn write(&self, stripe: StripeNo, blocks: impl Iterator<Item = (Cell, SharedBuf)>) -> Completion {
         let result = self.state.lock().step();
         if result.is_ok() {
@@ -201,7 +209,7 @@ impl State {
     /// Whether bytes can be read.
     fn read(&self, bytes: Range<usize>) -> Result<(), IoError> {
         let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
-        let is_spoilt = self.spoilt.range(blocks).next().is_some();
+        let is_spoilt = self.is_unreadable || self.spoilt.range(blocks).next().is_some();
         if is_spoilt { Err(IoError::new(IoErrorKind::Medium)) } else { Ok(()) }
     }
 

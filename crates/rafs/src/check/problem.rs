@@ -38,6 +38,16 @@ pub enum Problem {
         /// Its generation.
         generation: u64,
     },
+    /// A record of the journal is whole, and holds a change that this program does not know.
+    #[error(
+        "record {sequence} of the journal is whole, and holds a change that this program does not know ({error}); a repair drops it and all behind it"
+    )]
+    UnknownRecord {
+        /// Its number.
+        sequence: u64,
+        /// What is wrong with the change.
+        error: ValueError,
+    },
     /// Records of the journal are lost.
     #[error("records {sequence} to {later} of the journal, or those before the last one, are lost: {why}")]
     Journal {

@@ -58,13 +58,14 @@ pub(crate) async fn read(
             Ok(None) => break,
             Err(error) => {
                 let sequence = repeat.position().sequence;
-                let (later, why) = match error {
-                    ReplayError::Rotten { error, later, .. } => (later, error.to_string()),
-                    ReplayError::NewerAnchor { later } => (later, error.to_string()),
-                    ReplayError::Io(lost) if is_lost(lost.kind) => (sequence, error.to_string()),
+                let why = error.to_string();
+                let lost = |later| Problem::Journal { sequence, later, why };
+                records.problem = Some(match error {
+                    ReplayError::Rotten { later, .. } | ReplayError::NewerAnchor { later } => lost(later),
+                    ReplayError::Unknown { sequence, error } => Problem::UnknownRecord { sequence, error },
+                    ReplayError::Io(error) if is_lost(error.kind) => lost(sequence),
                     ReplayError::Io(error) => return Err(error),
-                };
-                records.problem = Some(Problem::Journal { sequence, later, why });
+                });
                 break;
             }
         }

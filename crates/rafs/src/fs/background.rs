@@ -72,7 +72,7 @@ async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsErro
             return Ok(true);
         }
         let room = state.store.journal_room();
-        (state.buffer.due(shared.env.now()), room, !state.unused.is_empty())
+        (state.buffer.due(shared.env.now()), room, state.next_unused().is_some())
     };
     if is_unused {
         shared.state.lock().await.free_some().await?;
@@ -96,7 +96,7 @@ async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsErro
     }
     let is_clean = {
         let state = shared.state.lock().await;
-        state.buffer.blocks() == 0 && state.unused.is_empty() && state.is_committed()
+        state.buffer.blocks() == 0 && state.next_unused().is_none() && state.is_committed()
     };
     // Names and attributes are committed every T_t.
     let age = shared.pace.lock().age;

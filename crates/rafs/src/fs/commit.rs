@@ -128,6 +128,7 @@ impl State {
         self.end(put)?;
         self.store.checkpoint().await?;
         self.shrunk.clear();
+        self.put_off.clear();
         self.counters.checkpoints += 1;
         self.drop_idle();
         Ok(())
@@ -144,19 +145,44 @@ impl State {
         Ok(())
     }
 
+    /// The next inode without names and users that can be freed.
+    pub(super) fn next_unused(&self) -> Option<u64> {
+        self.unused.difference(&self.put_off).next().copied()
+    }
+
     /// Frees some of what inodes without names and users have.
     pub(super) async fn free_some(&mut self) -> Result<(), FsError> {
-        let Some(number) = self.unused.first().copied() else { return Ok(()) };
+        let Some(number) = self.next_unused() else { return Ok(()) };
+        self.check_writable()?;
+        if self.look_at_unused(number).await.is_err() {
+            self.drop_content(number);
+            self.put_off.insert(number);
+            return Ok(());
+        }
         self.begin()?;
         let freed = self.free_inode(number).await;
         self.end(freed)
     }
 
-    async fn free_inode(&mut self, number: u64) -> Result<(), FsError> {
+    /// Reads what is going to change when an inode is freed, before anything does.
+    async fn look_at_unused(&self, number: u64) -> Result<(), FsError> {
+        self.first_mapped(number, 0..u64::MAX, FREED_EXTENTS).await?;
+        let tree = self.store.tree();
+        tree.get(orphan_key(number)).await?;
+        tree.get(Key::new(number, KeyKind::Inode, 0)).await?;
+        Ok(())
+    }
+
+    /// Nobody can see what is in memory only of an inode without names and users.
+    fn drop_content(&mut self, number: u64) {
         self.buffer.drop_blocks(number, 0..u64::MAX);
         for run in self.journaled.remove(number, 0..u64::MAX) {
             self.store.forget_data(number, run);
         }
+    }
+
+    async fn free_inode(&mut self, number: u64) -> Result<(), FsError> {
+        self.drop_content(number);
         let most = if lives(Mutant::OrphanFreedInPart) { 1 } else { FREED_EXTENTS };
         if !self.unmap(number, 0..u64::MAX, most).await? && !lives(Mutant::OrphanFreedInPart) {
             return Ok(());

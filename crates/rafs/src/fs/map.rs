@@ -77,7 +77,12 @@ impl State {
     }
 
     /// As [`State::mapped`], but not many more than `max`.
-    async fn first_mapped(&self, inode: u64, blocks: Range<u64>, max: usize) -> Result<Vec<Mapped>, FsError> {
+    pub(super) async fn first_mapped(
+        &self,
+        inode: u64,
+        blocks: Range<u64>,
+        max: usize,
+    ) -> Result<Vec<Mapped>, FsError> {
         let mut all = Vec::new();
         if blocks.is_empty() {
             return Ok(all);

@@ -258,10 +258,12 @@ impl Shared {
         }
         for _ in 0..TRIES {
             self.make_space().await?;
+            // What was lost meanwhile may still be under way.
+            let turn = self.turn.lock().await;
             let mut state = self.state.lock().await;
             if state.buffer.blocks() == 0 {
                 state.close().await?;
-                drop(state);
+                drop((state, turn));
                 self.discard_rest().await;
                 return Ok(());
             }

@@ -42,7 +42,7 @@ impl Fs {
     pub async fn forget(&self, inode: u64, uses: u64) {
         let mut state = self.shared.state.lock().await;
         state.forget(inode, uses);
-        if !state.unused.is_empty() {
+        if state.next_unused().is_some() {
             self.shared.kick.want();
         }
     }
@@ -217,7 +217,10 @@ impl Fs {
         let in_block = (at % BLOCK_BYTES as u64) as usize;
         let count = (data.len() - done).min(blocks as usize * BLOCK_BYTES - in_block);
         let part = data.slice(done..done + count);
-        self.shared.wait_for_room(blocks + 1).await?;
+        if self.shared.lacks_room(blocks + 1).await {
+            let shared = self.shared.clone();
+            self.spawn(async move { shared.wait_for_room(blocks + 1).await }).await?;
+        }
         self.change(move |state, now| Box::pin(state.write(inode, at, part.clone(), now))).await?;
         Ok(count)
     }
@@ -349,17 +352,25 @@ impl Shared {
 
     /// Writes out until the buffer takes so many blocks.
     async fn wait_for_room(&self, blocks: u64) -> Result<(), FsError> {
-        while self.state.lock().await.buffer.room() < blocks.min(self.options.buffer_blocks) {
-            self.write_out(Scope::All).await?;
+        while self.lacks_room(blocks).await {
+            let written = self.write_out(Scope::All).await;
+            // What cannot be written now need not be in the way.
+            if self.lacks_room(blocks).await {
+                written?;
+            }
         }
         Ok(())
+    }
+
+    async fn lacks_room(&self, blocks: u64) -> bool {
+        self.state.lock().await.buffer.room() < blocks.min(self.options.buffer_blocks)
     }
 
     /// Space that was freed, and is not free yet, becomes free.
     pub(super) async fn make_space(&self) -> Result<(), FsError> {
         // What was freed is held until a commit, and a write-out may need it.
         self.commit(None).await?;
-        while !self.state.lock().await.unused.is_empty() {
+        while self.state.lock().await.next_unused().is_some() {
             self.state.lock().await.free_some().await?;
         }
         // The nodes that are dirty need room, too: without them, there is more for what is to be written out.

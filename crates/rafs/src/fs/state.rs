@@ -69,6 +69,8 @@ pub(super) struct State {
     pub(super) shrunk: BTreeSet<u64>,
     /// Inodes without names and users, to be freed.
     pub(super) unused: BTreeSet<u64>,
+    /// Those of them that cannot be freed now, as what tells of them cannot be read. They are tried again after the next checkpoint.
+    pub(super) put_off: BTreeSet<u64>,
     /// Pieces of files, a stripe each, that are full and lie in several parts: to be written as a whole.
     pub(super) full: BTreeSet<(u64, u64)>,
     /// Parts of pieces of large files, which are to have stripes of their own as if they were full; none is noted if they are not to.
@@ -106,6 +108,7 @@ impl State {
             overtaken: BTreeSet::new(),
             shrunk: BTreeSet::new(),
             unused: BTreeSet::new(),
+            put_off: BTreeSet::new(),
             full: BTreeSet::new(),
             to_pad: BTreeSet::new(),
             near: StripeNo(0),

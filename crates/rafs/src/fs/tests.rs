@@ -315,7 +315,7 @@ impl World {
                 let _turn = fs.shared.turn.lock().await;
                 let _discards = fs.shared.discarding.lock().await;
                 let state = fs.shared.state.lock().await;
-                let rests = state.unused.is_empty() && state.is_committed();
+                let rests = state.next_unused().is_none() && state.is_committed();
                 rests.then(|| (state.store.counts().held, state.store.free_of_open()))
             })
         });

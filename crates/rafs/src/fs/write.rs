@@ -107,9 +107,7 @@ impl State {
         } else if size_bytes == attr.is.size_bytes {
             self.lose_left_overs(&attr).await?;
         } else {
-            self.begin()?;
-            let lost = self.lose_blocks(number, size_bytes.div_ceil(BLOCK)..u64::MAX).await;
-            self.end(lost)?;
+            self.lose_blocks(number, size_bytes.div_ceil(BLOCK)..u64::MAX).await?;
             if !lives(Mutant::ShrunkOverwritten) {
                 self.shrunk.insert(number);
             }
@@ -141,9 +139,9 @@ impl State {
         if !zeroed.is_empty() {
             self.reserve(zeroed.len() as u64)?;
         }
-        self.begin()?;
-        let lost = if whole.is_empty() { Ok(()) } else { self.lose_blocks(number, whole).await };
-        self.end(lost)?;
+        if !whole.is_empty() {
+            self.lose_blocks(number, whole).await?;
+        }
         let owner = Owner { folder: attr.is.parent, inode: number };
         zeroed.iter().for_each(|(block, data)| self.buffer_write(owner, *block, data, now));
         self.raise_kept(number);
@@ -190,8 +188,15 @@ impl State {
         replaces || holds_back
     }
 
-    /// A file that is in memory loses blocks, wherever they are.
-    pub(super) async fn lose_blocks(&mut self, number: u64, blocks: Range<u64>) -> Result<(), FsError> {
+    /// A file that is in memory loses blocks, wherever they are. What tells of them is read first: if that fails, it loses none.
+    async fn lose_blocks(&mut self, number: u64, blocks: Range<u64>) -> Result<(), FsError> {
+        self.mapped(number, blocks.clone()).await?;
+        self.begin()?;
+        let lost = self.drop_everywhere(number, blocks).await;
+        self.end(lost)
+    }
+
+    async fn drop_everywhere(&mut self, number: u64, blocks: Range<u64>) -> Result<(), FsError> {
         self.buffer.drop_blocks(number, blocks.clone());
         for run in self.journaled.remove(number, blocks.clone()) {
             if !lives(Mutant::LostNotTold) {
@@ -210,9 +215,7 @@ impl State {
         if !self.live(attr.inode).await?.has_left_overs || lives(Mutant::LeftOversSeen) {
             return Ok(());
         }
-        self.begin()?;
-        let lost = self.lose_blocks(attr.inode, attr.is.size_bytes.div_ceil(BLOCK)..u64::MAX).await;
-        self.end(lost)?;
+        self.lose_blocks(attr.inode, attr.is.size_bytes.div_ceil(BLOCK)..u64::MAX).await?;
         self.live(attr.inode).await?.has_left_overs = false;
         Ok(())
     }

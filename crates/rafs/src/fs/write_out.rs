@@ -71,6 +71,7 @@ impl State {
         scope: Scope,
         until: Timestamp,
     ) -> Result<(u64, Option<Planned>), FsError> {
+        self.check_writable()?;
         if let Some(whole) = self.whole_piece(scope, until).await? {
             if self.are_overwritten(&whole.parts).await? {
                 return Ok((self.overwrite_all(&whole.parts).await?, None));
@@ -313,18 +314,38 @@ impl State {
         self.store.note_written();
         self.store.count_writes(Class::Data, &planned.writes);
         let has_room = self.store.has_room_for(planned.blocks());
+        let unread = self.look_at_extents(planned).await;
         let begun = if has_room { self.begin() } else { Err(FsError::NoSpace) };
         if let Err(error) = begun {
             planned.lent.iter().for_each(|part| self.buffer.failed(part));
             return Err(error);
         }
-        let mapped = self.map_written(planned).await;
-        self.end(mapped)
+        let mapped = self.map_written(planned, &unread).await;
+        self.end(mapped)?;
+        unread.into_values().next().map_or(Ok(()), Err)
     }
 
-    async fn map_written(&mut self, planned: &Planned) -> Result<(), FsError> {
+    /// Reads what is going to change of files' extents, before anything does. Returns the files of which that cannot be read: only their blocks
+    /// stay in the buffer.
+    async fn look_at_extents(&self, planned: &Planned) -> BTreeMap<u64, FsError> {
+        let mut unread = BTreeMap::new();
+        for part in &planned.lent {
+            let blocks = part.first..part.first + part.blocks();
+            if let Err(error) = self.mapped(part.owner.inode, blocks).await {
+                unread.insert(part.owner.inode, error);
+            }
+        }
+        unread
+    }
+
+    async fn map_written(
+        &mut self,
+        planned: &Planned,
+        unread: &BTreeMap<u64, FsError>,
+    ) -> Result<(), FsError> {
         let takes_parts = lives(Mutant::LargeInPart);
-        if planned.is_large && !takes_parts && planned.lent.iter().any(|part| !self.buffer.is_current(part)) {
+        let is_lost = |part| !takes_parts && !self.buffer.is_current(part);
+        if planned.is_large && (!unread.is_empty() || planned.lent.iter().any(is_lost)) {
             // A stripe of its own is taken as a whole, or not at all. What is left of the piece waits again.
             planned.lent.iter().for_each(|part| self.buffer.failed(part));
             return Ok(());
@@ -336,7 +357,8 @@ impl State {
         let mut files: BTreeMap<u64, Vec<(u64, BlockNo, u32)>> = BTreeMap::new();
         for part in &planned.lent {
             let of_part = places.by_ref().take(part.blocks() as usize);
-            if !self.buffer.is_current(part) && !lives(Mutant::StaleSettled) {
+            let is_stale = !self.buffer.is_current(part) && !lives(Mutant::StaleSettled);
+            if is_stale || unread.contains_key(&part.owner.inode) {
                 of_part.for_each(drop);
                 continue;
             }
@@ -369,6 +391,10 @@ impl State {
             }
         }
         for part in planned.lent.iter() {
+            if unread.contains_key(&part.owner.inode) {
+                self.buffer.failed(part);
+                continue;
+            }
             self.buffer.written(part);
             self.raise_kept(part.owner.inode);
         }

@@ -7,6 +7,7 @@ use stripewise_device::{IoBuf, IoError, ReadDone, SharedBuf};
 use stripewise_format::rafs::{
     anchor::JournalPosition,
     journal::{Change, RecordError, RecordHead, RecordId},
+    value::ValueError,
 };
 use thiserror::Error;
 use uuid::Uuid;
@@ -34,6 +35,16 @@ pub enum ReplayError {
         error: RecordError,
         /// A later one's number.
         later: u64,
+    },
+    /// A record is whole, and holds a change that this program does not know.
+    #[error(
+        "record {sequence} of the journal is whole, and tells what cannot be ({error}); use a later program, or run fsck"
+    )]
+    Unknown {
+        /// Its number.
+        sequence: u64,
+        /// What is wrong with the change.
+        error: ValueError,
     },
     /// Records count from a later anchor on, which was durable once.
     #[error(
@@ -113,6 +124,9 @@ impl Replay {
         let row = self.ring.row_of(self.next.block);
         let error = match self.record(row, Way::Own).await? {
             Ok(record) => return Ok(Some(self.pass(row, record))),
+            Err(RecordError::Change(error)) => {
+                return Err(ReplayError::Unknown { sequence: self.next.sequence, error });
+            }
             Err(error) => error,
         };
         // Nothing tells a record that has rotted from one that a crash has torn. If redundancy has all of it, it counts in either case.
@@ -201,7 +215,7 @@ impl Replay {
             let blocks = self.first_blocks(at, ROWS_AT_ONCE.min(end - at)).await?;
             for (at, block) in (at..).zip(&blocks) {
                 if let Ok(head) = self.head_in(block, end - at, is_later)
-                    && self.open(at, &head, Way::Own).await?.is_ok()
+                    && matches!(self.open(at, &head, Way::Own).await?, Ok(_) | Err(RecordError::Change(_)))
                 {
                     return Ok(Some(head.id));
                 }

@@ -1,6 +1,9 @@
 //! A volume over any device: a file, a block device, an array that is attached.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use smallvec::smallvec;
 use stripewise_device::{
@@ -37,9 +40,14 @@ pub enum VolumeError {
 }
 
 /// A device as a volume. Each column of a stripe is a run of its bytes.
+///
+/// Once a flush has failed, nothing is written or flushed any more: the operating system tells that once, and may have dropped what it
+/// could not write.
 pub struct DeviceVolume {
     device: Arc<dyn Device>,
     geometry: Geometry,
+    /// Why a flush has failed.
+    unflushed: Arc<OnceLock<IoError>>,
 }
 
 impl DeviceVolume {
@@ -57,7 +65,7 @@ impl DeviceVolume {
         let stripes = size_bytes.checked_div(stripe_bytes).unwrap_or(0);
         let geometry = Geometry::new(data_columns, rows, stripes);
         let geometry = geometry.ok_or(VolumeError::Size { name, size_bytes, data_columns, rows })?;
-        Ok(Self { device, geometry })
+        Ok(Self { device, geometry, unflushed: Arc::default() })
     }
 
     fn offset_bytes(&self, stripe: StripeNo, cell: Cell) -> u64 {
@@ -67,6 +75,9 @@ impl DeviceVolume {
 
     fn write_at(&self, stripe: StripeNo, cell: Cell, bufs: WriteBufs) -> Completion {
         assert_blocks(bufs.iter());
+        if let Some(error) = self.unflushed.get() {
+            return IoFuture::ready(Err(*error));
+        }
         self.device.write(self.offset_bytes(stripe, cell), bufs, WriteFlags::default())
     }
 }
@@ -117,7 +128,16 @@ impl Volume for DeviceVolume {
     }
 
     fn flush(&self) -> Completion {
-        self.device.flush()
+        if let Some(error) = self.unflushed.get() {
+            return IoFuture::ready(Err(*error));
+        }
+        let (flush, unflushed) = (self.device.flush(), self.unflushed.clone());
+        IoFuture::boxed(async move {
+            let flushed = flush.await;
+            // The first one counts.
+            let _ = flushed.map_err(|error| unflushed.set(error));
+            flushed
+        })
     }
 
     fn takes_discards(&self) -> bool {
@@ -125,6 +145,9 @@ impl Volume for DeviceVolume {
     }
 
     fn discard(&self, stripes: Range<StripeNo>) -> Completion {
+        if let Some(error) = self.unflushed.get() {
+            return IoFuture::ready(Err(*error));
+        }
         let (offset_bytes, len_bytes) = self.geometry.bytes_of(stripes);
         self.device.discard(offset_bytes, len_bytes)
     }
@@ -144,7 +167,7 @@ fn all(writes: Vec<Completion>) -> Completion {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use stripewise_device::memory::MemoryDevice;
+    use stripewise_device::{memory::MemoryDevice, wrap::Fault};
 
     use super::*;
 
@@ -155,6 +178,20 @@ mod tests {
 
     fn block(byte: u8) -> SharedBuf {
         IoBuf::copy_of(&[byte; BLOCK_BYTES]).freeze()
+    }
+
+    /// Linux tells a failed flush once, and may have dropped what it could not write: the next one would say that all is well.
+    #[test]
+    fn after_a_failed_flush_nothing_is_durable_any_more() {
+        let (device, faults) = Fault::new(Arc::new(MemoryDevice::new("m", 1 << 20)));
+        let volume = DeviceVolume::new(Arc::new(device), 4, 4).unwrap();
+        let write = || now(volume.write_blocks(StripeNo(0), &[(Cell { row: 0, column: 0 }, block(1))]));
+        assert_eq!((write(), now(volume.flush())), (Ok(()), Ok(())));
+        faults.set_gone(true);
+        let failed = now(volume.flush());
+        faults.set_gone(false);
+        assert!(failed.is_err());
+        assert_eq!((write(), now(volume.flush())), (failed, failed));
     }
 
     #[test]

@@ -274,6 +274,11 @@ fn what_is_written_out_now_and_then_fills_stripes_on() {
 #[test]
 fn what_is_left_of_the_tree_in_half_empty_stripes_moves_together() {
     let world = plain();
+    let clean = |cleans| {
+        world.run(move |fs| Box::pin(async move { fs.shared.state.lock().await.cleans = cleans }));
+    };
+    // Not before all holes are there.
+    clean(false);
     let all: Vec<u64> =
         (0..2000_u32).map(|number| file(&world, leaked(format!("file {number}")), &[1; 1800])).collect();
     world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
@@ -293,6 +298,8 @@ fn what_is_left_of_the_tree_in_half_empty_stripes_moves_together() {
         })
     };
     let before = state();
+    clean(true);
+    world.run(|fs| Box::pin(async move { fs.shared.kick.want() }));
     world.env.pass(Duration::from_secs(100));
     let after = state();
     let counters = world.run(|fs| Box::pin(fs.counters()));
@@ -356,5 +363,49 @@ fn nothing_is_written_once_it_is_abandoned() {
     assert_eq!(world.run(|fs| Box::pin(fs.sync())), Err(FsError::Broken));
     assert_eq!(world.run(|fs| Box::pin(fs.unmount())), Err(FsError::Broken));
     assert_eq!(world.volume.written(), written);
+    world.check();
+}
+
+/// What tells of a file's blocks cannot be read for a while: the file cannot be changed meanwhile, and all goes on afterwards.
+#[test]
+fn extents_that_cannot_be_read_now_end_nothing() {
+    let mut world = World::new((4, 16), 400, Order::Rows, 0);
+    world.act(&Action::Create { folder: 0, name: 0, file_type: FileType::File });
+    let (_, inode) = world.model.file(0).unwrap();
+    let block = IoBuf::copy_of(&[9; BLOCK_BYTES]).freeze();
+    let writes = |world: &World, at: u64| {
+        let block = block.clone();
+        world.run(move |fs| Box::pin(async move { fs.write(inode, at * BLOCK_BYTES as u64, block).await }))
+    };
+    // Each has an extent of its own.
+    (0..1500).step_by(2).for_each(|at| writes(&world, at).map(drop).unwrap());
+    for turn in 0..3 {
+        world.run(|fs| Box::pin(fs.unmount())).unwrap();
+        world.fs = mount(&world.env, &world.volume);
+        world.run(move |fs| Box::pin(async move { fs.attr(inode).await })).unwrap();
+        world.volume.fail_reads(true);
+        match turn {
+            0 => {
+                writes(&world, 600).map(drop).unwrap();
+                assert!(world.run(|fs| Box::pin(fs.checkpoint())).is_err());
+            }
+            1 => {
+                let set = SetAttr { size_bytes: Some(40_000), ..SetAttr::default() };
+                let cut = world.run(move |fs| Box::pin(fs.set_attr(inode, set)));
+                assert!(matches!(cut, Err(FsError::Io(_) | FsError::Store(_))), "{cut:?}");
+            }
+            _ => {
+                world.volume.fail_reads(false);
+                let (folder_id, folder, name) = world.model.place(0, 0);
+                world.model.unlink(folder_id, &name).unwrap();
+                world.run(move |fs| Box::pin(async move { fs.unlink(folder, &name).await })).unwrap();
+                world.volume.fail_reads(true);
+                world.env.pass(Duration::from_secs(1));
+            }
+        }
+        world.volume.fail_reads(false);
+        world.run(|fs| Box::pin(fs.sync())).unwrap();
+    }
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
     world.check();
 }
