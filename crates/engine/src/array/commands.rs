@@ -312,7 +312,7 @@ impl Parts {
         }
         // What is acknowledged from now on is on members: nothing new is dirty when the array closes.
         let cache = self.stripes.cache().filter(|cache| cache.write_through());
-        // A write that is refused meanwhile leaves something dirty. Writers go on, so that this does not last for ever.
+        // A write that is refused meanwhile leaves something dirty. Clients keep writing, so the number of passes is limited.
         for _ in 0..STOP_DESTAGES {
             let destaged = self.stripes.destage_written(DestageReason::Stop).await;
             let blocks = self.stripes.cache().map_or(0, |cache| cache.dirty_blocks());

@@ -40,7 +40,7 @@ pub enum Problem {
     },
     /// A record of the journal is whole, and holds a change that this program does not know.
     #[error(
-        "record {sequence} of the journal is whole, and holds a change that this program does not know ({error}); a repair drops it and all behind it"
+        "record {sequence} of the journal is whole, and holds a change that this program does not know ({error}); a repair drops it and all after it"
     )]
     UnknownRecord {
         /// Its number.

@@ -114,7 +114,7 @@ pub enum MountError {
     Fs(#[from] FsError),
     /// One anchor is lost, and may have been the newer one. Writing would destroy the tree that it led to.
     #[error(
-        "one of two anchors is damaged ({0}), and it may have been the newest; run fsck, or mount it read-only"
+        "one of two anchors is damaged ({0}), and it may have been the newer one; run fsck, or mount it read-only"
     )]
     LostAnchor(AnchorError),
     /// The anchors cannot be written, as a mount that writes begins with.

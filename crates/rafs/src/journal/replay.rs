@@ -38,7 +38,8 @@ pub enum ReplayError {
     },
     /// A record is whole, and holds a change that this program does not know.
     #[error(
-        "record {sequence} of the journal is whole, and tells what cannot be ({error}); use a later program, or run fsck"
+        "record {sequence} of the journal is whole, and holds a change that this program does not know ({error}); use a later \
+         program: fsck would drop this record and all after it"
     )]
     Unknown {
         /// Its number.
