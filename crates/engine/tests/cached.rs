@@ -259,6 +259,31 @@ fn a_row_that_cannot_be_written_keeps_no_other_in_the_cache() {
     }
 }
 
+/// One block that cannot be written is tried again each second, and all others are destaged when they are old, or clients idle.
+#[test]
+fn a_stripe_that_cannot_be_written_keeps_no_other_waiting() {
+    let shape = Shape { level: Level::Raid5, members: 5, chunk_bytes: 4096 };
+    for (age, idle) in [(Some(Duration::from_secs(2)), None), (None, Some(Duration::from_secs(2)))] {
+        let bench = common::faulty::bench(6, shape);
+        bench.fill(1);
+        let settings = CacheSettings { age, idle, ..CacheSettings::new(CacheKind::Stripe, 16 << 20) };
+        let cached = bench.array.clone();
+        bench.world.run(async move {
+            cached.fail("m0").await.unwrap();
+            cached.set_cache(settings).await.unwrap();
+        });
+        bench.faults[1].add(latent_error(DATA_OFFSET..DATA_OFFSET + 512));
+        let (geometry, first) = (bench.array.geometry(), 4096);
+        let stripes = geometry.capacity_bytes() / geometry.stripe_bytes();
+        assert!(stripes > 200, "{stripes}");
+        (0..stripes)
+            .for_each(|stripe| bench.write(stripe * geometry.stripe_bytes() + first, 7, 4096).unwrap());
+        let env = bench.world.env();
+        bench.world.run(async move { env.sleep(Duration::from_millis(3500)).await });
+        assert_eq!(bench.array.cache().unwrap().dirty_blocks, 1, "{age:?}, {idle:?}");
+    }
+}
+
 #[test]
 fn caches_that_cannot_be_are_refused_and_leave_the_old_one() {
     let (_, lab) = all().next().unwrap();

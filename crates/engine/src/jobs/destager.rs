@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_millis(10);
 const REST: Duration = Duration::from_millis(100);
 /// How often it looks for what is old.
 const LOOKS_FOR_OLD: Duration = Duration::from_secs(1);
-/// How long it leaves members alone after a destage that failed.
+/// How long it leaves members alone after a destage that failed; or the stripe, if only that cannot be written.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Stripes that are destaged at the same time: as many keep the members' queues full.
 const IN_FLIGHT_MAX: usize = 64;
@@ -60,8 +60,6 @@ pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
     if let Some(jobs) = jobs.upgrade() {
         destager.take_full(&jobs, &cache, cache.fill());
     }
-    // What has failed lately is told once.
-    let mut told = None;
     loop {
         let rest = if cache.dirty_blocks() == 0 { REST } else { TICK };
         {
@@ -78,17 +76,12 @@ pub(crate) async fn run(jobs: Weak<Jobs>, life: Arc<Life>, cache: Arc<Cache>) {
         if life.is_closing() || !is_there {
             return;
         }
-        let Err(error) = destager.round(&jobs, &cache).await else {
-            told = None;
-            continue;
-        };
-        let text = error.to_string();
-        if told.as_ref() != Some(&text) {
-            tracing::warn!(%error, "what is cached could not be written; it is tried again every second");
-            told = Some(text);
+        if destager.round(&jobs, &cache).await.is_err() {
+            destager.queue.clear();
+            select(pin!(life.closed()), life.env().sleep(AFTER_FAILURE)).await;
+        } else if destager.put_off.is_empty() {
+            destager.told = None;
         }
-        destager.queue.clear();
-        select(pin!(life.closed()), life.env().sleep(AFTER_FAILURE)).await;
     }
 }
 
@@ -103,8 +96,12 @@ struct Destager {
     is_new_want: bool,
     /// What is destaged for other reasons than room.
     queue: VecDeque<(Candidate, DestageReason)>,
-    /// What is under way. It is dirty still, and is not chosen again.
+    /// What is under way, or put off. It is dirty still, and is not chosen again.
     begun: BTreeSet<Place>,
+    /// What could not be written, and when that was.
+    put_off: VecDeque<(Timestamp, Place)>,
+    /// The last failure that was told.
+    told: Option<String>,
     moments: Moments,
     past: Box<dyn Past>,
     /// Of what may be dirty, so much is left to writes that do not pass by.
@@ -131,6 +128,8 @@ impl Destager {
             is_new_want: false,
             queue: VecDeque::new(),
             begun: BTreeSet::new(),
+            put_off: VecDeque::new(),
+            told: None,
             moments: Moments::default(),
             past: (kind.past().make)(),
             share: 1.0,
@@ -154,11 +153,14 @@ impl Destager {
     }
 
     /// Destages for as long as something calls for it.
+    ///
+    /// # Errors
+    /// If members take nothing. A stripe that cannot be written keeps no other one waiting.
     async fn round(&mut self, jobs: &Jobs, cache: &Arc<Cache>) -> Result<(), ArrayError> {
         let (mut under_way, mut blocks) = (UnderWay::new(), 0);
         let mut result = Ok(());
-        self.begun.clear();
         loop {
+            self.resume(jobs.life.env().now());
             while result.is_ok() && !jobs.life.is_closing() && !cache.is_closed() {
                 let Some((next, reason)) = self.next(jobs, cache, under_way.len(), blocks) else { break };
                 blocks += next.blocks;
@@ -175,9 +177,43 @@ impl Destager {
             let tick = jobs.life.env().sleep(TICK);
             if let Either::Left((Some((ended, done)), _)) = select(under_way.next(), tick).await {
                 blocks -= ended.blocks;
-                self.begun.remove(&place(&ended));
-                result = result.and(done);
+                result = result.and(self.note_end(place(&ended), done, jobs.life.env().now()));
             }
+        }
+    }
+
+    /// A destage has ended.
+    fn note_end(
+        &mut self,
+        place: Place,
+        done: Result<(), ArrayError>,
+        now: Timestamp,
+    ) -> Result<(), ArrayError> {
+        if let Err(error) = &done {
+            self.tell(error);
+        }
+        if matches!(done, Err(ArrayError::Unreadable { .. })) {
+            self.put_off.push_back((now, place));
+            return Ok(());
+        }
+        self.begun.remove(&place);
+        done
+    }
+
+    /// What was put off for long enough may be chosen again.
+    fn resume(&mut self, now: Timestamp) {
+        let count = self.put_off.iter().take_while(|(since, _)| now.since(*since) >= AFTER_FAILURE).count();
+        for (_, place) in self.put_off.drain(..count) {
+            self.begun.remove(&place);
+        }
+    }
+
+    /// What has failed lately is told once.
+    fn tell(&mut self, error: &ArrayError) {
+        let text = error.to_string();
+        if self.told.as_ref() != Some(&text) {
+            tracing::warn!(%error, "what is cached could not be written; it is tried again every second");
+            self.told = Some(text);
         }
     }
 
@@ -210,7 +246,8 @@ impl Destager {
         }
         // What is old goes first, or it would wait for as long as room is made.
         let served = jobs.life.requests().served();
-        let chosen = self.moments.chosen(cache, served, now, count > 0);
+        let is_busy = count > 0 || !self.put_off.is_empty();
+        let chosen = self.moments.chosen(cache, served, now, is_busy);
         self.queue.extend(chosen.into_iter().filter(|(one, _)| !self.begun.contains(&place(one))));
         if let Some(next) = self.queue.pop_front() {
             return Some(next);
