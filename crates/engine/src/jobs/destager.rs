@@ -189,7 +189,10 @@ impl Destager {
         done: Result<(), ArrayError>,
         now: Timestamp,
     ) -> Result<(), ArrayError> {
-        if let Err(error) = &done {
+        // Of many stripes that cannot be written, the first is told.
+        if let Err(error) = &done
+            && self.put_off.is_empty()
+        {
             self.tell(error);
         }
         if matches!(done, Err(ArrayError::Unreadable { .. })) {
