@@ -281,7 +281,7 @@ impl Parts {
         if self.life.is_closing() {
             return Err(ArrayError::Closed);
         }
-        // Another cache would take writes until the array closes. By force, nothing is waited for.
+        // A cache that is put in place meanwhile would take writes until the array closes. A forced stop waits for nothing.
         let changes = match unwritten {
             Unwritten::Refuse => Some(self.cache.changing.lock().await),
             Unwritten::Lose => None,

@@ -95,7 +95,7 @@ impl Stripes {
             wait.leave_line();
             let before = cache.destaged_blocks();
             let destaged = self.destage_written(DestageReason::Mark).await;
-            // What others cannot write is none of this writer's business, as long as there is room.
+            // Another stripe may have failed. That fails this writer only if no room was made.
             if cache.destaged_blocks() == before || wait.looks >= LOOKS_EVER_MAX {
                 destaged?;
             }

@@ -239,7 +239,7 @@ impl Fs {
             shared.abandon().await;
             Ok(())
         });
-        // Ends well, since the task does.
+        // The task returns Ok, so there is no error to pass on.
         let _ = abandoned.await;
     }
 }
@@ -258,7 +258,7 @@ impl Shared {
         }
         for _ in 0..TRIES {
             self.make_space().await?;
-            // What was lost meanwhile may still be under way.
+            // A write-out of blocks that were truncated meanwhile may still be under way.
             let turn = self.turn.lock().await;
             let mut state = self.state.lock().await;
             if state.buffer.blocks() == 0 {

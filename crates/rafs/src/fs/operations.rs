@@ -354,7 +354,7 @@ impl Shared {
     async fn wait_for_room(&self, blocks: u64) -> Result<(), FsError> {
         while self.lacks_room(blocks).await {
             let written = self.write_out(Scope::All).await;
-            // What cannot be written now need not be in the way.
+            // The write-out may have failed for one file, and made room by others.
             if self.lacks_room(blocks).await {
                 written?;
             }

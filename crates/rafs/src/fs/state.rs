@@ -69,7 +69,7 @@ pub(super) struct State {
     pub(super) shrunk: BTreeSet<u64>,
     /// Inodes without names and users, to be freed.
     pub(super) unused: BTreeSet<u64>,
-    /// Those of them that cannot be freed now, as what tells of them cannot be read. They are tried again after the next checkpoint.
+    /// Inodes of `unused` whose items cannot be read now. They are tried again after the next checkpoint.
     pub(super) put_off: BTreeSet<u64>,
     /// Pieces of files, a stripe each, that are full and lie in several parts: to be written as a whole.
     pub(super) full: BTreeSet<(u64, u64)>,

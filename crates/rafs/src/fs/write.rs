@@ -188,7 +188,7 @@ impl State {
         replaces || holds_back
     }
 
-    /// A file that is in memory loses blocks, wherever they are. What tells of them is read first: if that fails, it loses none.
+    /// A file that is in memory loses blocks, wherever they are. Its extents are read first: if that fails, it loses none.
     async fn lose_blocks(&mut self, number: u64, blocks: Range<u64>) -> Result<(), FsError> {
         self.mapped(number, blocks.clone()).await?;
         self.begin()?;

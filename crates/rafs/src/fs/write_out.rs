@@ -325,8 +325,8 @@ impl State {
         unread.into_values().next().map_or(Ok(()), Err)
     }
 
-    /// Reads what is going to change of files' extents, before anything does. Returns the files of which that cannot be read: only their blocks
-    /// stay in the buffer.
+    /// Reads the extents that are going to change, before anything does. Returns the files whose extents cannot be read: only the blocks of
+    /// these stay in the buffer.
     async fn look_at_extents(&self, planned: &Planned) -> BTreeMap<u64, FsError> {
         let mut unread = BTreeMap::new();
         for part in &planned.lent {

@@ -366,7 +366,7 @@ fn nothing_is_written_once_it_is_abandoned() {
     world.check();
 }
 
-/// What tells of a file's blocks cannot be read for a while: the file cannot be changed meanwhile, and all goes on afterwards.
+/// A file's extents cannot be read for a while: the file cannot be changed meanwhile, and all goes on afterwards.
 #[test]
 fn extents_that_cannot_be_read_now_end_nothing() {
     let mut world = World::new((4, 16), 400, Order::Rows, 0);
