@@ -126,7 +126,8 @@ impl Shared {
         self.commit_part(&files, usize::MAX).await
     }
 
-    async fn commit_part(&self, files: &[u64], blocks_max: usize) -> Result<(), FsError> {
+    /// Commits changes, and of each of these files up to so many blocks, together. If they do not fit the journal, they go to their places.
+    pub(super) async fn commit_part(&self, files: &[u64], blocks_max: usize) -> Result<(), FsError> {
         for _ in 0..TRIES {
             let committed = self.state.lock().await.commit(files, blocks_max).await;
             if !is_full(committed) {
@@ -134,7 +135,8 @@ impl Shared {
             }
             self.make_journal_room().await?;
         }
-        Err(FULL)
+        let _turn = self.turn.lock().await;
+        self.checkpoint_alone(&mut *self.state.lock().await, files).await
     }
 
     pub(super) async fn sync(&self) -> Result<(), FsError> {
@@ -157,7 +159,8 @@ impl Shared {
     }
 
     async fn commit_with(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
-        for left in (0..TRIES).rev() {
+        for tries in 0..=TRIES {
+            let turn = if tries == TRIES { Some(self.turn.lock().await) } else { None };
             let mut state = self.state.lock().await;
             if let Some(told) = own.and_then(|ticket| *ticket.1.lock()) {
                 return told;
@@ -169,17 +172,16 @@ impl Shared {
             }
             files.sort_unstable();
             files.dedup();
-            // If clients keep writing, there is always something left to write out. Then a record is written, even without a journal.
-            let has_journal = self.options.journal != JournalMode::None || left == 0;
-            let committed = match has_journal {
-                true => state.commit(&files, usize::MAX).await,
-                false if state.wait_for_places(&files) => Err(FULL),
-                false if state.is_committed() => Ok(()),
-                false => state.checkpoint().await,
+            let committed = match self.options.journal {
+                _ if turn.is_some() => self.checkpoint_alone(&mut state, &files).await,
+                JournalMode::None if state.wait_for_places(&files) => Err(FULL),
+                JournalMode::None if state.is_committed() => Ok(()),
+                JournalMode::None => state.checkpoint().await,
+                _ => state.commit(&files, usize::MAX).await,
             };
             if is_full(committed) {
                 self.syncs.lock().extend(tickets);
-                drop(state);
+                drop((state, turn));
                 for inode in files {
                     self.write_out(Scope::File(inode)).await?;
                 }
@@ -211,14 +213,16 @@ impl Shared {
                 return state.checkpoint().await;
             }
         }
-        self.make_journal_room_alone().await
+        let _turn = self.turn.lock().await;
+        self.checkpoint_alone(&mut *self.state.lock().await, &[]).await
     }
 
-    /// As [`Shared::make_journal_room`], where clients write the same blocks again and again while these are written out: they wait.
-    async fn make_journal_room_alone(&self) -> Result<(), FsError> {
-        let _turn = self.turn.lock().await;
-        let mut state = self.state.lock().await;
-        for inode in state.journaled.files() {
+    /// Writes out these files and what is in the journal only, and makes a checkpoint, with the turn and the state: clients, which wrote
+    /// faster than room was made, wait meanwhile.
+    async fn checkpoint_alone(&self, state: &mut State, files: &[u64]) -> Result<(), FsError> {
+        let mut all = state.journaled.files();
+        all.extend(files);
+        for inode in all {
             loop {
                 let (count, planned) = state.plan_stripe(Scope::File(inode), self.env.now()).await?;
                 if let Some(planned) = &planned {

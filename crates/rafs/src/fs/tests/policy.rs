@@ -305,3 +305,28 @@ fn the_tail_of_a_short_file_that_became_large_keeps_its_begin() {
     world.run(|fs| Box::pin(fs.unmount())).unwrap();
     world.check();
 }
+
+/// Clients may write on after what waits was counted: what is committed as a whole then does not fit the journal.
+#[test]
+fn what_does_not_fit_the_journal_is_durable_in_its_places() {
+    let mut world = mounted(|options| {
+        (options.journal, options.buffer_blocks) = (JournalMode::Data, 2048);
+    });
+    let inodes = [
+        file(&world, b"first", &vec![5; 24 * BLOCK_BYTES]),
+        file(&world, b"large", &vec![6; 300 * BLOCK_BYTES]),
+        file(&world, b"small", &[7; 1000]),
+    ];
+    world.run(move |fs| Box::pin(fs.fsync(inodes[0]))).unwrap();
+    world.run(move |fs| Box::pin(async move { fs.shared.commit_part(&inodes, usize::MAX).await })).unwrap();
+    world.volume.lose_power(|| false);
+    world.env = TestEnv::new(1);
+    world.check();
+    world.fs = mount(&world.env, &world.volume);
+    for (inode, byte, len) in
+        [(inodes[0], 5, 24 * BLOCK_BYTES), (inodes[1], 6, 300 * BLOCK_BYTES), (inodes[2], 7, 1000)]
+    {
+        let read = world.run(move |fs| Box::pin(fs.read(inode, 0, 1 << 21))).unwrap();
+        assert!(*read == vec![byte; len], "file {inode}");
+    }
+}
