@@ -19,7 +19,7 @@ use crate::{
 
 /// Stripes that are written at the same time.
 const STRIPES_AT_ONCE: usize = 8;
-/// Tries of a commit that finds the journal full, and of a checkpoint that finds more to be written out.
+/// Tries of a commit that finds the journal full, and of a checkpoint that finds more to be written out, before clients have to wait for it.
 const TRIES: usize = 4;
 /// Every so many batches of a write-out, the oldest file goes first.
 const OLDEST_EVERY: u64 = 4;
@@ -31,7 +31,7 @@ const FULL: FsError = FsError::Store(StoreError::Commit(CommitError::Full));
 
 /// Whose blocks come along with a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Along {
+pub(super) enum Along {
     /// Those of files that tasks in fsync wait for.
     Synced,
     /// Also those of files of which something was overwritten since their blocks were durable last.
@@ -40,6 +40,13 @@ enum Along {
 
 /// An fsync that waits for a commit: its file, and how the commit ended.
 pub(super) type Ticket = Arc<(u64, Mutex<Option<Result<(), FsError>>>)>;
+
+/// What a commit is for.
+struct Waiting {
+    tickets: Vec<Ticket>,
+    /// Files whose blocks come along, in order.
+    files: Vec<u64>,
+}
 
 impl Fs {
     /// Makes a file durable: its bytes, its length, its names and the folders above.
@@ -126,7 +133,8 @@ impl Shared {
         self.commit_part(&files, usize::MAX).await
     }
 
-    /// Commits changes, and of each of these files up to so many blocks, together. If they do not fit the journal, they go to their places.
+    /// Commits all changes, with up to so many blocks of each of these files. If that does not fit the journal, the files are written out
+    /// as a whole, and a checkpoint makes them durable.
     pub(super) async fn commit_part(&self, files: &[u64], blocks_max: usize) -> Result<(), FsError> {
         for _ in 0..TRIES {
             let committed = self.state.lock().await.commit(files, blocks_max).await;
@@ -159,42 +167,72 @@ impl Shared {
     }
 
     async fn commit_with(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
-        for tries in 0..=TRIES {
-            let turn = if tries == TRIES { Some(self.turn.lock().await) } else { None };
-            let mut state = self.state.lock().await;
-            if let Some(told) = own.and_then(|ticket| *ticket.1.lock()) {
-                return told;
+        for _ in 0..TRIES {
+            let (committed, files) = self.commit_once(own, along).await;
+            if !is_full(committed) {
+                return committed;
             }
-            let tickets = std::mem::take(&mut *self.syncs.lock());
-            let mut files: Vec<u64> = tickets.iter().map(|ticket| ticket.0).collect();
-            if along == Along::Overtaken && !lives(Mutant::OvertakenForgotten) {
-                files.extend(&state.overtaken);
+            for inode in files {
+                self.write_out(Scope::File(inode)).await?;
             }
-            files.sort_unstable();
-            files.dedup();
-            let committed = match self.options.journal {
-                _ if turn.is_some() => self.checkpoint_alone(&mut state, &files).await,
-                JournalMode::None if state.wait_for_places(&files) => Err(FULL),
-                JournalMode::None if state.is_committed() => Ok(()),
-                JournalMode::None => state.checkpoint().await,
-                _ => state.commit(&files, usize::MAX).await,
-            };
-            if is_full(committed) {
-                self.syncs.lock().extend(tickets);
-                drop((state, turn));
-                for inode in files {
-                    self.write_out(Scope::File(inode)).await?;
-                }
-                self.make_journal_room().await?;
-                continue;
-            }
-            if committed.is_ok() {
-                state.overtaken.retain(|inode| files.binary_search(inode).is_err());
-            }
-            tickets.iter().for_each(|ticket| *ticket.1.lock() = Some(committed));
-            return committed;
+            self.make_journal_room().await?;
         }
-        Err(FULL)
+        self.commit_alone(own, along).await
+    }
+
+    /// Tries to commit. Returns also the files whose blocks were to come along.
+    async fn commit_once(&self, own: Option<&Ticket>, along: Along) -> (Result<(), FsError>, Vec<u64>) {
+        let mut state = self.state.lock().await;
+        if let Some(told) = own.and_then(|ticket| *ticket.1.lock()) {
+            return (told, Vec::new());
+        }
+        let waiting = self.waiting(&state, own, along);
+        let committed = match self.options.journal {
+            JournalMode::None if state.wait_for_places(&waiting.files) => Err(FULL),
+            JournalMode::None if state.is_committed() => Ok(()),
+            JournalMode::None => state.checkpoint().await,
+            _ => state.commit(&waiting.files, usize::MAX).await,
+        };
+        if is_full(committed) {
+            self.syncs.lock().extend(waiting.tickets);
+        } else {
+            waiting.tickets.iter().for_each(|ticket| *ticket.1.lock() = Some(committed));
+        }
+        if committed.is_ok() {
+            state.overtaken.retain(|inode| waiting.files.binary_search(inode).is_err());
+        }
+        (committed, waiting.files)
+    }
+
+    /// Makes durable what [`Shared::commit_once`] would commit, though clients write faster than room is made: they have to wait.
+    pub(super) async fn commit_alone(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
+        let _turn = self.turn.lock().await;
+        let mut state = self.state.lock().await;
+        if let Some(told) = own.and_then(|ticket| *ticket.1.lock()) {
+            return told;
+        }
+        let waiting = self.waiting(&state, own, along);
+        let committed = self.checkpoint_alone(&mut state, &waiting.files).await;
+        if committed.is_ok() {
+            waiting.tickets.iter().for_each(|ticket| *ticket.1.lock() = Some(committed));
+            state.overtaken.retain(|inode| waiting.files.binary_search(inode).is_err());
+        } else {
+            // It may be another task's file that cannot be written: each task finds out about its own.
+            self.syncs.lock().extend(waiting.tickets);
+        }
+        committed
+    }
+
+    /// Takes the tickets of all tasks that wait in fsync.
+    fn waiting(&self, state: &State, own: Option<&Ticket>, along: Along) -> Waiting {
+        let tickets = std::mem::take(&mut *self.syncs.lock());
+        let mut files: Vec<u64> = tickets.iter().chain(own).map(|ticket| ticket.0).collect();
+        if along == Along::Overtaken && !lives(Mutant::OvertakenForgotten) {
+            files.extend(&state.overtaken);
+        }
+        files.sort_unstable();
+        files.dedup();
+        Waiting { tickets, files }
     }
 
     /// Writes out what is in the journal only, and makes a checkpoint.
@@ -217,15 +255,20 @@ impl Shared {
         self.checkpoint_alone(&mut *self.state.lock().await, &[]).await
     }
 
-    /// Writes out these files and what is in the journal only, and makes a checkpoint, with the turn and the state: clients, which wrote
-    /// faster than room was made, wait meanwhile.
+    /// Writes out these files and whatever is only in the journal, and makes a checkpoint. The caller holds the turn and the state, so
+    /// clients have to wait.
     async fn checkpoint_alone(&self, state: &mut State, files: &[u64]) -> Result<(), FsError> {
         let mut all = state.journaled.files();
         all.extend(files);
         for inode in all {
             loop {
-                let (count, planned) = state.plan_stripe(Scope::File(inode), self.env.now()).await?;
+                let now = self.env.now();
+                let (count, planned) = state.plan_stripe(Scope::File(inode), now).await?;
                 if let Some(planned) = &planned {
+                    planned
+                        .small_stripe()
+                        .iter()
+                        .for_each(|stripe| state.cleaning.note_written(*stripe, now));
                     let done = planned.carry_out(&*self.volume).await;
                     state.settle(planned, done).await?;
                 } else if count == 0 {
@@ -233,7 +276,7 @@ impl Shared {
                 }
             }
         }
-        if state.journaled.is_empty() { state.checkpoint().await } else { Err(FULL) }
+        if state.wait_for_places(files) { Err(FULL) } else { state.checkpoint().await }
     }
 
     /// Writes out what was buffered when this began, of all files or of one. Clients that write on do not keep it from ending.

@@ -2,11 +2,16 @@
 
 use std::ops::Range;
 
+use parking_lot::Mutex;
+
 use super::{
     single::{file, plain},
     *,
 };
-use crate::fs::{JournalMode, Preset, Technique, Without};
+use crate::fs::{
+    JournalMode, Preset, Technique, Without,
+    sync::{Along, Ticket},
+};
 
 const STRIPE: usize = 64 * BLOCK_BYTES;
 
@@ -306,27 +311,61 @@ fn the_tail_of_a_short_file_that_became_large_keeps_its_begin() {
     world.check();
 }
 
-/// Clients may write on after what waits was counted: what is committed as a whole then does not fit the journal.
+/// Clients may go on writing after the waiting blocks were counted. A commit of whole files may then not fit the journal.
 #[test]
 fn what_does_not_fit_the_journal_is_durable_in_its_places() {
-    let mut world = mounted(|options| {
-        (options.journal, options.buffer_blocks) = (JournalMode::Data, 2048);
-    });
-    let inodes = [
-        file(&world, b"first", &vec![5; 24 * BLOCK_BYTES]),
-        file(&world, b"large", &vec![6; 300 * BLOCK_BYTES]),
-        file(&world, b"small", &[7; 1000]),
-    ];
-    world.run(move |fs| Box::pin(fs.fsync(inodes[0]))).unwrap();
-    world.run(move |fs| Box::pin(async move { fs.shared.commit_part(&inodes, usize::MAX).await })).unwrap();
-    world.volume.lose_power(|| false);
-    world.env = TestEnv::new(1);
-    world.check();
-    world.fs = mount(&world.env, &world.volume);
-    for (inode, byte, len) in
-        [(inodes[0], 5, 24 * BLOCK_BYTES), (inodes[1], 6, 300 * BLOCK_BYTES), (inodes[2], 7, 1000)]
-    {
-        let read = world.run(move |fs| Box::pin(fs.read(inode, 0, 1 << 21))).unwrap();
-        assert!(*read == vec![byte; len], "file {inode}");
+    for journal in [JournalMode::Ordered, JournalMode::Data, JournalMode::None] {
+        let mut world = mounted(|options| (options.journal, options.buffer_blocks) = (journal, 2048));
+        let files = [
+            (file(&world, b"first", &vec![5; 24 * BLOCK_BYTES]), 5, 24 * BLOCK_BYTES),
+            (file(&world, b"large", &vec![6; 300 * BLOCK_BYTES]), 6, 300 * BLOCK_BYTES),
+            (file(&world, b"small", &[7; 1000]), 7, 1000),
+            (file(&world, b"overtaken", &vec![4; 100 * BLOCK_BYTES]), 8, 100 * BLOCK_BYTES),
+        ];
+        let inodes = files.map(|(inode, ..)| inode);
+        world.run(move |fs| Box::pin(fs.fsync(inodes[0]))).unwrap();
+        let data = IoBuf::copy_of(&vec![8; 100 * BLOCK_BYTES]).freeze();
+        world.run(move |fs| Box::pin(fs.write(inodes[3], 0, data))).unwrap();
+        let is_by_parts = journal == JournalMode::Data;
+        let committed = world.run(move |fs| {
+            Box::pin(async move {
+                if is_by_parts {
+                    return fs.shared.commit_part(&inodes, usize::MAX).await;
+                }
+                let [own, other] = [1, 2].map(|at| Ticket::new((inodes[at], Mutex::new(None))));
+                fs.shared.syncs.lock().push(other.clone());
+                let committed = fs.shared.commit_alone(Some(&own), Along::Overtaken).await;
+                assert_eq!(*other.1.lock(), Some(Ok(())));
+                assert!(fs.shared.state.lock().await.overtaken.is_empty());
+                committed
+            })
+        });
+        assert_eq!(committed, Ok(()), "{journal:?}");
+        world.volume.lose_power(|| false);
+        world.env = TestEnv::new(1);
+        world.check();
+        world.fs = mount(&world.env, &world.volume);
+        for (inode, byte, len) in files {
+            let read = world.run(move |fs| Box::pin(fs.read(inode, 0, 1 << 21))).unwrap();
+            assert!(*read == vec![byte; len], "{journal:?}: file {inode}");
+        }
     }
+}
+
+/// The error of one file is not told to tasks that wait for others.
+#[test]
+fn a_file_that_cannot_be_written_out_fails_its_own_fsync() {
+    let world = mounted(|options| options.journal = JournalMode::None);
+    let [first, second] = [file(&world, b"first", &[5; 9000]), file(&world, b"second", &[6; 9000])];
+    world.volume.fail_after(0);
+    let told = world.run(move |fs| {
+        Box::pin(async move {
+            let [own, other] = [first, second].map(|inode| Ticket::new((inode, Mutex::new(None))));
+            fs.shared.syncs.lock().extend([own.clone(), other.clone()]);
+            assert!(fs.shared.commit_alone(Some(&own), Along::Synced).await.is_err());
+            assert_eq!(fs.shared.syncs.lock().len(), 2);
+            *other.1.lock()
+        })
+    });
+    assert_eq!(told, None);
 }
