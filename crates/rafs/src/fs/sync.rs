@@ -204,7 +204,7 @@ impl Shared {
         (committed, waiting.files)
     }
 
-    /// Makes durable what [`Shared::commit_once`] would commit, though clients write faster than room is made: they have to wait.
+    /// Makes durable what [`Shared::commit_once`] would, even if clients write faster than room is made: they wait meanwhile.
     pub(super) async fn commit_alone(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
         let _turn = self.turn.lock().await;
         let mut state = self.state.lock().await;
@@ -217,7 +217,7 @@ impl Shared {
             waiting.tickets.iter().for_each(|ticket| *ticket.1.lock() = Some(committed));
             state.overtaken.retain(|inode| waiting.files.binary_search(inode).is_err());
         } else {
-            // It may be another task's file that cannot be written: each task finds out about its own.
+            // Another task's file may be the one that cannot be written, so only this task is told.
             self.syncs.lock().extend(waiting.tickets);
         }
         committed

@@ -14,8 +14,8 @@ impl Space {
     /// Chooses a stripe to fill, the best one not before `near` if there are several, and keeps it for the caller until it is
     /// [closed](Self::close). A stripe for a large file is all free. None if there is no room.
     ///
-    /// Free stripes are best, in groups of this kind and then in unused ones, then those with most room. Small files and the tree get what
-    /// groups of other kinds have where nothing else is left, or where rows count and no other one is free.
+    /// Free stripes are best, in groups of this kind and then in unused ones, then those with most room. Where nothing is left, small
+    /// files and the tree get what groups of other kinds have.
     pub fn open(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
         let opened = self.open_best(kind, near);
         if opened.is_some() || self.avoided.is_empty() || kind == GroupKind::Large {
@@ -46,16 +46,12 @@ impl Space {
         }
         let best = lists.and_then(|lists| lists.best(near));
         let is_whole = best.is_some_and(|(_, rank)| rank.blocks == whole);
-        let rows_min = u32::from(self.measure == Measure::Rows);
-        let best = best.map(|(stripe, rank)| (Opened { stripe, kind }, rank));
         let opened = match best {
-            Some((opened, _)) if is_whole => Some(opened),
-            _ => self
+            Some((stripe, _)) if is_whole => Some(Opened { stripe, kind }),
+            best => self
                 .first_untyped(kind, near)
-                .or(best.filter(|(_, rank)| rank.rows >= rows_min).map(|(opened, _)| opened))
-                .or_else(|| self.borrowed(kind, near, rows_min))
-                .or(best.map(|(opened, _)| opened))
-                .or_else(|| self.borrowed(kind, near, 0)),
+                .or(best.map(|(stripe, _)| Opened { stripe, kind }))
+                .or_else(|| self.borrowed(kind, near)),
         }?;
         Some(self.opened(opened))
     }
@@ -106,17 +102,14 @@ impl Space {
         Some(Opened { stripe, kind })
     }
 
-    /// A stripe of groups of another kind, with so many free rows or more.
-    fn borrowed(&mut self, kind: GroupKind, near: StripeNo, rows_min: u32) -> Option<Opened> {
+    /// A stripe of groups of another kind.
+    fn borrowed(&mut self, kind: GroupKind, near: StripeNo) -> Option<Opened> {
         let lenders: &[GroupKind] = match kind {
             GroupKind::Large => &[],
             GroupKind::Small => &[GroupKind::Large, GroupKind::Metadata],
             GroupKind::Metadata => &[GroupKind::Small, GroupKind::Large],
         };
-        let best = |lender: &GroupKind| {
-            let (stripe, rank) = self.lists.get(lender)?.best(near)?;
-            (rank.rows >= rows_min).then_some((stripe, *lender))
-        };
+        let best = |lender: &GroupKind| Some((self.lists.get(lender)?.best(near)?.0, *lender));
         let (stripe, lender) = lenders.iter().find_map(best)?;
         if lender != GroupKind::Large {
             return Some(Opened { stripe, kind: lender });

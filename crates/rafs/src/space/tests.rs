@@ -138,16 +138,12 @@ impl Model {
         };
         let found = before.iter().find(|(stripe, ..)| *stripe == opened.stripe.0);
         let (_, had, rank) = found.expect("it has room, and nobody else fills it");
-        let others_have_rows = before.iter().any(|(_, _, rank)| rank.rows > 0);
-        match best {
-            Some(best) if best.rows > 0 || kind == GroupKind::Large || !others_have_rows => {
-                assert_eq!((opened.kind, *rank), (kind, best), "the best one is chosen");
-                assert!(had.is_none_or(|had| had == kind));
-            }
-            _ => {
-                assert!(kind != GroupKind::Large && opened.kind != GroupKind::Large);
-                assert!(rank.rows > 0 || !others_have_rows, "holes are filled only where no row is free");
-            }
+        if let Some(best) = best {
+            assert_eq!((opened.kind, *rank), (kind, best), "the best one is chosen");
+            assert!(had.is_none_or(|had| had == kind));
+        } else {
+            assert_ne!(kind, GroupKind::Large);
+            assert_ne!(opened.kind, GroupKind::Large);
         }
         self.open.push(opened);
     }
