@@ -179,7 +179,9 @@ impl Inner {
     /// The keys that belong under a child of this node.
     pub(super) fn bounds_of(&self, at: usize, own: Bounds) -> Bounds {
         let high = self.branches.get(at + 1).map_or(own.high, |next| Some(next.key));
-        Bounds { low: Some(self.branches[at].key), high }
+        // The first child also has the keys below its own: it may have come first when those before it went.
+        let low = if at == 0 { own.low } else { Some(self.branches[at].key) };
+        Bounds { low, high }
     }
 
     /// What this node says of a child that lies at `pointer`.

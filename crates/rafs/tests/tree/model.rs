@@ -34,6 +34,7 @@ enum Op {
     },
     Get(u64),
     Next(u64),
+    Last(u64, u64),
     Scan(u64, u64),
     WriteOut,
     Settle,
@@ -65,6 +66,7 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => (number.clone(), 1000..3000_u64).prop_map(|(from, count)| Op::Remove { from, count }),
         2 => number.clone().prop_map(Op::Get),
         3 => number.clone().prop_map(Op::Next),
+        3 => (number.clone(), number.clone()).prop_map(|(from, to)| Op::Last(from.min(to), from.max(to))),
         3 => (number.clone(), number.clone()).prop_map(|(from, to)| Op::Scan(from, to)),
         6 => Just(Op::WriteOut),
         5 => Just(Op::Settle),
@@ -92,6 +94,7 @@ fn run(world: &mut World, op: Op) {
             let wanted = world.items.range(key(number)..).next();
             assert_eq!(found, wanted.map(|(key, value)| (*key, value.clone())));
         }
+        Op::Last(from, to) => check_last(world, key(from), key(to)),
         Op::Scan(from, to) => scan(world, key(from), key(to)),
         Op::WriteOut if world.in_flight.is_none() => drop(world.write_out()),
         Op::WriteOut => world.check(),
@@ -108,6 +111,12 @@ fn run(world: &mut World, op: Op) {
         Op::ShrinkCache(keep) => world.tree.shrink_cache(keep),
         Op::Hurt { reads, fault, number, len } => hurt(world, reads, fault, key(number), len),
     }
+}
+
+fn check_last(world: &World, from: Key, to: Key) {
+    let found = now(world.tree.last(from..=to)).unwrap().map(|item| (item.key, item.value));
+    let wanted = world.items.range(from..=to).next_back();
+    assert_eq!(found, wanted.map(|(key, value)| (*key, value.clone())));
 }
 
 fn scan(world: &World, from: Key, to: Key) {
@@ -160,6 +169,21 @@ proptest! {
         world.crash(0);
         world.check();
     }
+}
+
+/// An inner node may lose its first child, and the node above it still tells the old first key. What lies before that key is found.
+#[test]
+fn the_last_item_is_found_behind_children_that_are_gone() {
+    let mut world = World::new(5000, 1000);
+    let value = [7; 1037];
+    (0..1200).for_each(|number| world.insert(key(number), &value));
+    for first in 1..1190 {
+        let gone = first..first + 7;
+        gone.clone().for_each(|number| world.remove(key(number)));
+        gone.clone().for_each(|number| check_last(&world, key(0), key(number)));
+        gone.for_each(|number| world.insert(key(number), &value));
+    }
+    world.check();
 }
 
 #[test]
