@@ -31,7 +31,7 @@ impl Rafs {
         }
         let mut behind = read.offset.max(PARENT_POSITION);
         loop {
-            let entries = self.fs.read_folder(folder, behind, ENTRIES).await.map_err(errno)?;
+            let entries = self.batch(folder, behind, &buffer).await?;
             let Some(last) = entries.last() else { return Ok(Answer::Folder(buffer)) };
             behind = last.number;
             if !entries.iter().all(|found| buffer.push(&told(found))) {
@@ -49,7 +49,7 @@ impl Rafs {
         }
         let mut behind = read.offset.max(PARENT_POSITION);
         loop {
-            let entries = self.fs.read_folder(folder, behind, ENTRIES).await.map_err(errno)?;
+            let entries = self.batch(folder, behind, &buffer).await?;
             let Some(last) = entries.last() else { return Ok(Answer::Folder(buffer)) };
             behind = last.number;
             for found in &entries {
@@ -57,6 +57,14 @@ impl Rafs {
                     return Ok(Answer::Folder(buffer));
                 }
             }
+        }
+    }
+
+    /// The next entries; none at the end. If they cannot be read, those before them are told, and the next request gets the error.
+    async fn batch(&self, folder: u64, behind: u64, buffer: &DirectoryBuffer) -> Result<Vec<FolderEntry>> {
+        match self.fs.read_folder(folder, behind, ENTRIES).await {
+            Err(_) if !buffer.is_empty() => Ok(Vec::new()),
+            entries => entries.map_err(errno),
         }
     }
 

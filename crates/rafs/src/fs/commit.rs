@@ -32,6 +32,7 @@ impl State {
     /// # Errors
     /// [`FsError`]; then all is as it was, and is tried again by the next commit.
     pub(super) async fn commit(&mut self, files: &[u64], blocks_max: usize) -> Result<(), FsError> {
+        self.look_at_dirty(files).await?;
         self.begin()?;
         let gathered = self.gather(files, blocks_max).await;
         let Gathered { data, before, new } = self.end(gathered)?;
@@ -52,6 +53,20 @@ impl State {
         self.counters.commits += 1;
         self.counters.journaled_blocks += data.iter().map(|one| one.blocks.len() as u64).sum::<u64>();
         self.drop_idle();
+        Ok(())
+    }
+
+    /// Reads what is going to change of the tree when inodes and small files are put there, before anything does.
+    async fn look_at_dirty(&mut self, files: &[u64]) -> Result<(), FsError> {
+        self.check_writable()?;
+        for number in self.dirty.iter().chain(files) {
+            self.store.tree().get(Key::new(*number, KeyKind::Inode, 0)).await?;
+        }
+        for inode in files {
+            if self.live.contains_key(inode) && self.is_small(*inode).await? {
+                self.store.tree().look_at(Key::new(*inode, KeyKind::Inline, 0)).await?;
+            }
+        }
         Ok(())
     }
 
@@ -123,6 +138,7 @@ impl State {
             self.journaled.is_empty() || lives(Mutant::JournaledNotWrittenOut),
             "blocks that came along with commits are written out before a checkpoint"
         );
+        self.look_at_dirty(&[]).await?;
         self.begin()?;
         let put = self.put_dirty().await;
         self.end(put)?;
@@ -137,6 +153,7 @@ impl State {
     /// Writes the tree for the last time. Nothing may be buffered.
     pub(super) async fn close(&mut self) -> Result<(), FsError> {
         assert!(self.buffer.blocks() == 0 && self.journaled.is_empty(), "all is written out before the end");
+        self.look_at_dirty(&[]).await?;
         self.begin()?;
         let put = self.put_dirty().await;
         self.end(put)?;

@@ -107,6 +107,15 @@ impl State {
         Ok(all)
     }
 
+    /// Reads what is going to change of the tree when blocks of a file lose their places, or get others, before anything does.
+    pub(super) async fn look_at_blocks(&self, inode: u64, blocks: Range<u64>) -> Result<(), FsError> {
+        let tree = self.store.tree();
+        for one in self.mapped(inode, blocks).await? {
+            tree.look_at(Key::new(inode, KeyKind::Extent, one.first)).await?;
+        }
+        Ok(())
+    }
+
     /// A file loses blocks: their places are freed. `max` bounds the extents that are looked at. Returns whether that was all.
     pub(super) async fn unmap(
         &mut self,

@@ -56,8 +56,8 @@ impl State {
     }
 
     /// Pads one of the noted pieces that may be written out, if there is one of which nothing has a place yet: what is missing of it is in
-    /// the buffer then, as zeroes that have waited since `until`. False if not.
-    pub(super) async fn pad_piece(&mut self, scope: Scope, until: Timestamp) -> Result<bool, FsError> {
+    /// the buffer then, as zeroes that have waited since `until`. False if not. A piece whose extents cannot be read now is not padded.
+    pub(super) async fn pad_piece(&mut self, scope: Scope, until: Timestamp) -> bool {
         let of_piece = u64::from(self.volume.geometry().stripe_blocks());
         while let Some((inode, piece)) = self.next_to_pad(scope, until) {
             self.to_pad.remove(&(inode, piece));
@@ -66,17 +66,19 @@ impl State {
             let count: u64 = missing.iter().map(|run| run.end - run.start).sum();
             let has_room =
                 self.buffer.room() >= count && self.reserve(count).is_ok() && self.has_whole_stripe();
-            if count == 0 || !has_room || !self.mapped(inode, blocks).await?.is_empty() {
+            let has_none = || async { self.mapped(inode, blocks).await.is_ok_and(|all| all.is_empty()) };
+            if count == 0 || !has_room || !has_none().await {
                 continue;
             }
-            let owner = Owner { folder: self.live(inode).await?.inode.parent, inode };
+            let Ok(live) = self.live(inode).await else { continue };
+            let owner = Owner { folder: live.inode.parent, inode };
             for run in missing {
                 let zeroes = IoBuf::zeroed((run.end - run.start) as usize * BLOCK_BYTES).freeze();
                 self.buffer.write(owner, Temperature::New, run.start, &zeroes, until);
             }
-            return Ok(true);
+            return true;
         }
-        Ok(false)
+        false
     }
 
     /// A noted piece that may be written out: of one file only one of which something has waited since `until` or longer.

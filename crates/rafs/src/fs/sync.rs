@@ -49,7 +49,7 @@ struct Waiting {
 }
 
 impl Fs {
-    /// Makes a file durable: its bytes, its length, its names and the folders above.
+    /// Makes a file durable: its bytes, its length, its names and the folders above. A mount for reading has nothing to make durable.
     ///
     /// # Errors
     /// [`FsError`]; then what was not made durable stays in memory, and is tried again.
@@ -79,6 +79,9 @@ impl Fs {
 
 impl Shared {
     async fn fsync(&self, inode: u64) -> Result<(), FsError> {
+        if self.options.is_read_only {
+            return Ok(());
+        }
         match self.options.journal {
             JournalMode::Data => self.journal_file(inode).await?,
             JournalMode::None => self.write_out(Scope::File(inode)).await?,
@@ -148,17 +151,23 @@ impl Shared {
     }
 
     pub(super) async fn sync(&self) -> Result<(), FsError> {
+        if self.options.is_read_only {
+            return Ok(());
+        }
         if self.options.journal == JournalMode::Data {
             self.journal_all().await?;
         }
-        self.write_out(Scope::All).await?;
+        // One file may have failed: all the others become durable.
+        let written = self.write_out(Scope::All).await;
         // What was overwritten before it was written out is nowhere else: its newer version comes along.
-        self.commit_with(None, Along::Overtaken).await
+        let committed = self.commit_with(None, Along::Overtaken).await;
+        written.and(committed)
     }
 
     pub(super) async fn checkpoint(&self) -> Result<(), FsError> {
-        self.write_out(Scope::All).await?;
-        self.make_journal_room().await
+        let written = self.write_out(Scope::All).await;
+        let made = self.make_journal_room().await;
+        written.and(made)
     }
 
     /// Commits all changes, for all tasks that wait in fsync: they share it. One whose ticket was served by another task does nothing.
@@ -282,6 +291,12 @@ impl Shared {
     /// Writes out what was buffered when this began, of all files or of one. Clients that write on do not keep it from ending.
     pub(super) async fn write_out(&self, scope: Scope) -> Result<(), FsError> {
         let _turn = self.turn.lock().await;
+        let written = self.write_batches(scope).await;
+        let back = self.state.lock().await.take_back();
+        written.and(back)
+    }
+
+    async fn write_batches(&self, scope: Scope) -> Result<(), FsError> {
         let began = self.env.now();
         for batch in 1_u64.. {
             // Whole pieces go first: now and then the oldest file does, so that it is not put off by newer ones.

@@ -190,7 +190,7 @@ impl State {
 
     /// A file that is in memory loses blocks, wherever they are. Its extents are read first: if that fails, it loses none.
     async fn lose_blocks(&mut self, number: u64, blocks: Range<u64>) -> Result<(), FsError> {
-        self.mapped(number, blocks.clone()).await?;
+        self.look_at_blocks(number, blocks.clone()).await?;
         self.begin()?;
         let lost = self.drop_everywhere(number, blocks).await;
         self.end(lost)

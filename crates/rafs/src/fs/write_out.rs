@@ -34,6 +34,15 @@ pub(super) enum Scope {
     File(u64),
 }
 
+/// What a part needs to be written out.
+enum Needs {
+    /// It goes to the tree.
+    Nothing,
+    /// It is overwritten where it lies.
+    OwnPlace,
+    Place,
+}
+
 /// Blocks that are to lie in a stripe.
 pub(super) struct Planned {
     opened: Opened,
@@ -66,15 +75,33 @@ impl State {
     /// Plans the next stripe. What needs no stripe is written at once: small files go to the tree, and blocks in large stripes are
     /// overwritten. None if nothing is left. Of one file only what has been in the buffer since `until` or longer is left. The number tells
     /// how many blocks were written at once.
+    ///
+    /// A file whose extents cannot be read now keeps no other one from being written out: its parts are [put aside](State::take_back).
     pub(super) async fn plan_stripe(
         &mut self,
         scope: Scope,
         until: Timestamp,
     ) -> Result<(u64, Option<Planned>), FsError> {
+        loop {
+            let before = self.aside.len();
+            let (count, planned) = self.plan_next(scope, until).await?;
+            let has_looked_in_vain = count == 0 && planned.is_none() && self.aside.len() > before;
+            if !has_looked_in_vain {
+                return Ok((count, planned));
+            }
+        }
+    }
+
+    async fn plan_next(&mut self, scope: Scope, until: Timestamp) -> Result<(u64, Option<Planned>), FsError> {
         self.check_writable()?;
-        if let Some(whole) = self.whole_piece(scope, until).await? {
-            if self.are_overwritten(&whole.parts).await? {
-                return Ok((self.overwrite_all(&whole.parts).await?, None));
+        if let Some(whole) = self.whole_piece(scope, until).await {
+            match self.are_overwritten(&whole.parts).await {
+                Ok(true) => return Ok((self.overwrite_all(&whole.parts).await?, None)),
+                Ok(false) => {}
+                Err(error) => {
+                    self.put_aside(whole.parts, error);
+                    return Ok((0, None));
+                }
             }
             if let Some(opened) = self.store.open_stripe(GroupKind::Large, self.near) {
                 return Ok((0, Some(self.plan_large(opened, whole.parts))));
@@ -115,30 +142,40 @@ impl State {
     }
 
     /// A piece of a file that is buffered as a whole, or is padded so that it is.
-    async fn whole_piece(&mut self, scope: Scope, until: Timestamp) -> Result<Option<Whole>, FsError> {
+    async fn whole_piece(&mut self, scope: Scope, until: Timestamp) -> Option<Whole> {
         if self.without.has(Technique::Layout) || scope == Scope::All && self.without.has(Technique::Flush) {
-            return Ok(None);
+            return None;
         }
         let lend = |buffer: &mut Buffer| match scope {
             Scope::All => buffer.lend_whole(),
             Scope::File(inode) => buffer.lend_whole_of(inode, until),
         };
         match lend(&mut self.buffer) {
-            None if self.pad_piece(scope, until).await? => Ok(lend(&mut self.buffer)),
-            whole => Ok(whole),
+            None if self.pad_piece(scope, until).await => lend(&mut self.buffer),
+            whole => whole,
         }
     }
 
-    /// Whether all parts are overwritten where they lie. If this cannot be told, they are no longer lent.
+    /// Parts stay lent until the write-out ends, which so passes over them.
+    fn put_aside(&mut self, parts: impl IntoIterator<Item = Lent>, error: FsError) {
+        self.aside.extend(parts.into_iter().map(|part| (part, error)));
+    }
+
+    /// A write-out ends: parts of files whose extents could not be read wait for the next one.
+    ///
+    /// # Errors
+    /// Why the first of them could not be written out.
+    pub(super) fn take_back(&mut self) -> Result<(), FsError> {
+        let aside = std::mem::take(&mut self.aside);
+        aside.iter().for_each(|(part, _)| self.buffer.failed(part));
+        aside.first().map_or(Ok(()), |(_, error)| Err(*error))
+    }
+
+    /// Whether all parts are overwritten where they lie.
     async fn are_overwritten(&mut self, parts: &[Lent]) -> Result<bool, FsError> {
         for part in parts {
-            match self.is_overwritten(part).await {
-                Ok(true) => {}
-                Ok(false) => return Ok(false),
-                Err(error) => {
-                    parts.iter().for_each(|part| self.buffer.failed(part));
-                    return Err(error);
-                }
+            if !self.is_overwritten(part).await? {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -185,33 +222,42 @@ impl State {
         let mut left = lent.into_iter();
         let (mut done, mut rest) = (0, Vec::new());
         while let Some(part) = left.next() {
-            match self.write_one_here(&part).await {
-                Ok(true) => done += part.blocks(),
-                Ok(false) => rest.push(part),
+            let needs = match self.needs(&part).await {
+                Ok(needs) => needs,
                 Err(error) => {
-                    let all = rest.iter().chain([&part]).chain(left.as_slice());
-                    all.for_each(|part| self.buffer.failed(part));
-                    return Err(error);
+                    self.put_aside([part], error);
+                    continue;
                 }
+            };
+            let written = match needs {
+                Needs::Place => {
+                    rest.push(part);
+                    continue;
+                }
+                Needs::Nothing => self.write_inline(&part).await,
+                Needs::OwnPlace => self.overwrite(&part).await,
+            };
+            if let Err(error) = written {
+                let all = rest.iter().chain([&part]).chain(left.as_slice());
+                all.for_each(|part| self.buffer.failed(part));
+                return Err(error);
             }
+            done += part.blocks();
         }
         Ok((done, rest))
     }
 
-    /// Writes a part if it needs no place of its own.
-    async fn write_one_here(&mut self, lent: &Lent) -> Result<bool, FsError> {
-        let inode = lent.owner.inode;
-        if lent.first == 0 && lent.blocks() == 1 && self.is_small(inode).await? {
-            self.begin()?;
-            let put = self.put_inline(inode, &lent.data).await;
-            self.end(put)?;
-            return Ok(true);
+    async fn needs(&mut self, lent: &Lent) -> Result<Needs, FsError> {
+        if lent.first == 0 && lent.blocks() == 1 && self.is_small(lent.owner.inode).await? {
+            return Ok(Needs::Nothing);
         }
-        if self.is_overwritten(lent).await? {
-            self.overwrite(lent).await?;
-            return Ok(true);
-        }
-        Ok(false)
+        Ok(if self.is_overwritten(lent).await? { Needs::OwnPlace } else { Needs::Place })
+    }
+
+    async fn write_inline(&mut self, lent: &Lent) -> Result<(), FsError> {
+        self.begin()?;
+        let put = self.put_inline(lent.owner.inode, &lent.data).await;
+        self.end(put)
     }
 
     /// Whether all of a file fits the tree, and none of it lies elsewhere.
@@ -322,20 +368,33 @@ impl State {
         }
         let mapped = self.map_written(planned, &unread).await;
         self.end(mapped)?;
-        unread.into_values().next().map_or(Ok(()), Err)
+        if !planned.is_large && !self.without.has(Technique::Layout) {
+            for part in &planned.lent {
+                // A piece that cannot be read now does not move, and stays where it is.
+                let _ = self.note_full(part.owner.inode, &(part.first..part.first + part.blocks())).await;
+            }
+        }
+        Ok(())
     }
 
-    /// Reads the extents that are going to change, before anything does. Returns the files whose extents cannot be read: only the blocks of
-    /// these stay in the buffer.
+    /// Reads what is going to change of the tree, before anything does. Returns the files of which that fails: only the blocks of these stay
+    /// in the buffer.
     async fn look_at_extents(&self, planned: &Planned) -> BTreeMap<u64, FsError> {
         let mut unread = BTreeMap::new();
         for part in &planned.lent {
-            let blocks = part.first..part.first + part.blocks();
-            if let Err(error) = self.mapped(part.owner.inode, blocks).await {
+            if let Err(error) = self.look_at_part(part).await {
                 unread.insert(part.owner.inode, error);
             }
         }
         unread
+    }
+
+    async fn look_at_part(&self, part: &Lent) -> Result<(), FsError> {
+        let inode = part.owner.inode;
+        if part.first == 0 {
+            self.store.tree().look_at(Key::new(inode, KeyKind::Inline, 0)).await?;
+        }
+        self.look_at_blocks(inode, part.first..part.first + part.blocks()).await
     }
 
     async fn map_written(
@@ -345,8 +404,14 @@ impl State {
     ) -> Result<(), FsError> {
         let takes_parts = lives(Mutant::LargeInPart);
         let is_lost = |part| !takes_parts && !self.buffer.is_current(part);
-        if planned.is_large && (!unread.is_empty() || planned.lent.iter().any(is_lost)) {
-            // A stripe of its own is taken as a whole, or not at all. What is left of the piece waits again.
+        // A stripe of its own is taken as a whole, or not at all. What is left of the piece waits again.
+        if planned.is_large
+            && let Some(error) = unread.values().next()
+        {
+            self.put_aside(planned.lent.iter().cloned(), *error);
+            return Ok(());
+        }
+        if planned.is_large && planned.lent.iter().any(is_lost) {
             planned.lent.iter().for_each(|part| self.buffer.failed(part));
             return Ok(());
         }
@@ -384,15 +449,12 @@ impl State {
                 if is_first && self.store.remove(Key::new(inode, KeyKind::Inline, 0)).await? {
                     self.store.let_data_come_first();
                 }
-                self.leave(inode, range.clone())?;
-                if !planned.is_large && !self.without.has(Technique::Layout) {
-                    self.note_full(inode, &range).await?;
-                }
+                self.leave(inode, range)?;
             }
         }
         for part in planned.lent.iter() {
-            if unread.contains_key(&part.owner.inode) {
-                self.buffer.failed(part);
+            if let Some(error) = unread.get(&part.owner.inode) {
+                self.put_aside([part.clone()], *error);
                 continue;
             }
             self.buffer.written(part);

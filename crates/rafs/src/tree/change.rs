@@ -91,18 +91,37 @@ impl Tree {
         Ok(count)
     }
 
-    /// The first step of giving a key a value of so many bytes, or none.
-    async fn prepare(&self, key: Key, new: Option<usize>) -> Result<Prepared, TreeError> {
-        let mut path = Vec::new();
-        let mut visit = self.visit_root().await?;
-        if new.is_some() && self.level == LEVEL_MAX && visit.node().bytes() + 2 * CHILD_LEN > NODE_ROOM {
-            return Err(TreeError::TooDeep);
-        }
+    /// Reads what changes of a key may need: the nodes on the way to it, and those that they may have to be joined with.
+    ///
+    /// # Errors
+    /// [`TreeError`], if one of these cannot be read.
+    pub async fn look_at(&self, key: Key) -> Result<(), TreeError> {
+        let (path, _) = self.path_from(self.visit_root().await?, key).await?;
+        self.neighbours(&path, 1).await.map(drop)
+    }
+
+    /// The nodes on the way to a key, with the child that is next, and its leaf.
+    async fn path_from<'tree>(
+        &'tree self,
+        root: Visit<'tree>,
+        key: Key,
+    ) -> Result<(Vec<(Visit<'tree>, usize)>, Visit<'tree>), TreeError> {
+        let (mut path, mut visit) = (Vec::new(), root);
         while let Node::Inner(inner) = visit.node() {
             let at = inner.position(key);
             let child = self.visit_child(&visit, at).await?;
             path.push((mem::replace(&mut visit, child), at));
         }
+        Ok((path, visit))
+    }
+
+    /// The first step of giving a key a value of so many bytes, or none.
+    async fn prepare(&self, key: Key, new: Option<usize>) -> Result<Prepared, TreeError> {
+        let root = self.visit_root().await?;
+        if new.is_some() && self.level == LEVEL_MAX && root.node().bytes() + 2 * CHILD_LEN > NODE_ROOM {
+            return Err(TreeError::TooDeep);
+        }
+        let (path, visit) = self.path_from(root, key).await?;
         let old = visit.node().value(key).map(Arc::clone);
         let bytes = |len: Option<usize>| len.map_or(0, |len| SLOT_LEN + len);
         let (less, more) = (bytes(old.as_ref().map(|old| old.len())), bytes(new));

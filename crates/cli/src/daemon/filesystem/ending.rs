@@ -48,7 +48,8 @@ impl FileSystem {
                 Found::Work(work) if users == Users::Refuse => {
                     bail!("{}; wait for that, and stop it then", work.told())
                 }
-                Found::Work(_) if self.waits(patience) => {}
+                // A mount that is made becomes one that is used.
+                Found::Work(_) if self.waits_while(patience, |used| matches!(used, Use::Work(_))) => {}
                 Found::Work(work) if users == Users::Force => {
                     self.close();
                     return Ok(vec![format!("{}, and is cut short", work.told())]);
@@ -101,12 +102,17 @@ impl FileSystem {
 
     /// Waits until nothing uses it. Returns whether that came to pass.
     fn waits(&self, patience: Patience<'_>) -> bool {
+        self.waits_while(patience, |used| !matches!(used, Use::None))
+    }
+
+    /// Waits while its use is such a one. Returns whether that came to an end.
+    fn waits_while(&self, patience: Patience<'_>, is_such: impl Fn(&Use) -> bool) -> bool {
         let mut watch = patience.watch();
         let mut state = self.state.lock();
-        while !matches!(state.used, Use::None) {
+        while is_such(&state.used) {
             let _ = self.changed.wait_for(&mut state, POLL);
             if !watch.goes_on() {
-                return matches!(state.used, Use::None);
+                return !is_such(&state.used);
             }
         }
         true

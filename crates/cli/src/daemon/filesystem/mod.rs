@@ -152,6 +152,7 @@ impl Claim {
         let mut state = self.0.state.lock();
         state.used = Use::Mounted { status, tell };
         state.lost = None;
+        self.0.changed.notify_all();
         drop(state);
         std::mem::forget(self);
     }

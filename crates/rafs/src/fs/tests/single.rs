@@ -1,6 +1,10 @@
 //! Single cases.
 
-use stripewise_format::rafs::space::GroupKind;
+use stripewise_device::SharedBuf;
+use stripewise_format::rafs::{
+    key::{Key, KeyKind},
+    space::GroupKind,
+};
 
 use super::*;
 use crate::store::StripeCounts;
@@ -406,6 +410,89 @@ fn extents_that_cannot_be_read_now_end_nothing() {
         world.volume.fail_reads(false);
         world.run(|fs| Box::pin(fs.sync())).unwrap();
     }
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.check();
+}
+
+/// A file whose extents cannot be read keeps no other one from being written out, and what waits of it is written out later.
+#[test]
+fn a_file_that_cannot_be_read_keeps_no_other_one_waiting() {
+    let mut world = World::new((4, 16), 400, Order::Rows, 0);
+    let spread = file(&world, b"spread", &[9; BLOCK_BYTES]);
+    let block = IoBuf::copy_of(&[9; BLOCK_BYTES]).freeze();
+    let write = |world: &World, inode: u64, at: u64, data: SharedBuf| {
+        world
+            .run(move |fs| Box::pin(async move { fs.write(inode, at * BLOCK_BYTES as u64, data).await }))
+            .unwrap()
+    };
+    (0..1500).step_by(2).for_each(|at| assert_eq!(write(&world, spread, at, block.clone()), BLOCK_BYTES));
+    let other = file(&world, b"other", &[8; 3 * BLOCK_BYTES]);
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.fs = mount(&world.env, &world.volume);
+    for inode in [spread, other] {
+        world.run(move |fs| Box::pin(async move { fs.attr(inode).await })).unwrap();
+    }
+    // What it takes to write the other one out is in memory.
+    world.run(move |fs| {
+        Box::pin(async move {
+            let state = fs.shared.state.lock().await;
+            state.look_at_blocks(other, 0..3).await.unwrap();
+            state.store.tree().look_at(Key::new(other, KeyKind::Inline, 0)).await.unwrap();
+        })
+    });
+    // Whole stripes of the one file come before any of the other, and single blocks of it beside that.
+    let blocks = IoBuf::copy_of(&vec![7; 64 * BLOCK_BYTES]).freeze();
+    write(&world, spread, 640, blocks);
+    write(&world, spread, 900, block);
+    let data = IoBuf::copy_of(&[6; 2 * BLOCK_BYTES]).freeze();
+    write(&world, other, 0, data);
+    world.volume.fail_reads(true);
+    let is_buffered = |world: &World, inode: u64| {
+        world.run(move |fs| Box::pin(async move { fs.shared.state.lock().await.buffer.has(inode) }))
+    };
+    let synced = world.run(|fs| Box::pin(fs.sync()));
+    assert!(matches!(synced, Err(FsError::Io(_) | FsError::Store(_))), "{synced:?}");
+    assert!(is_buffered(&world, spread) && !is_buffered(&world, other));
+    world.volume.fail_reads(false);
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    assert!(!is_buffered(&world, spread));
+    let read =
+        world.run(move |fs| Box::pin(fs.read(spread, 639 * BLOCK_BYTES as u64, 66 * BLOCK_BYTES))).unwrap();
+    let wanted = |at: usize| match at / BLOCK_BYTES {
+        0 => 0,
+        1..65 => 7,
+        _ => 9 * u8::from(at / BLOCK_BYTES % 2 == 1),
+    };
+    assert!(read.iter().enumerate().all(|(at, byte)| *byte == wanted(at)));
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.check();
+}
+
+/// An inode whose leaf cannot be read fails the commit that was to tell of it, and not all that comes after it.
+#[test]
+fn a_commit_that_cannot_read_is_tried_again() {
+    let mut world = World::new((4, 16), 400, Order::Rows, 0);
+    let inode = file(&world, b"file", &[9; BLOCK_BYTES]);
+    for number in 0..2000 {
+        file(&world, leaked(format!("other{number}")), b"");
+    }
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.fs = mount(&world.env, &world.volume);
+    world.run(move |fs| Box::pin(async move { fs.attr(inode).await })).unwrap();
+    world
+        .run(move |fs| {
+            Box::pin(fs.set_attr(inode, SetAttr { permissions: Some(0o600), ..SetAttr::default() }))
+        })
+        .unwrap();
+    // What is in memory of the tree goes.
+    for entry in world.run(|fs| Box::pin(fs.read_folder(ROOT, 0, 3000))).unwrap() {
+        world.run(move |fs| Box::pin(async move { fs.attr(entry.inode).await })).unwrap();
+    }
+    world.volume.fail_reads(true);
+    let synced = world.run(|fs| Box::pin(fs.sync()));
+    assert!(matches!(synced, Err(FsError::Store(_))), "{synced:?}");
+    world.volume.fail_reads(false);
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
     world.run(|fs| Box::pin(fs.unmount())).unwrap();
     world.check();
 }
