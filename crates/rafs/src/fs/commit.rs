@@ -63,7 +63,8 @@ impl State {
             self.store.tree().get(Key::new(*number, KeyKind::Inode, 0)).await?;
         }
         for inode in files {
-            if self.live.contains_key(inode) && self.is_small(*inode).await? {
+            let is_first_alone = self.pending(*inode).take(2).eq([0]);
+            if is_first_alone && self.live.contains_key(inode) && self.is_small(*inode).await? {
                 self.store.tree().look_at(Key::new(*inode, KeyKind::Inline, 0)).await?;
             }
         }
@@ -183,10 +184,15 @@ impl State {
 
     /// Reads what is going to change when an inode is freed, before anything does.
     async fn look_at_unused(&self, number: u64) -> Result<(), FsError> {
-        self.first_mapped(number, 0..u64::MAX, FREED_EXTENTS).await?;
         let tree = self.store.tree();
-        tree.get(orphan_key(number)).await?;
-        tree.get(Key::new(number, KeyKind::Inode, 0)).await?;
+        for one in self.first_mapped(number, 0..u64::MAX, FREED_EXTENTS).await? {
+            tree.look_at(Key::new(number, KeyKind::Extent, one.first)).await?;
+        }
+        for key in
+            [orphan_key(number), Key::new(number, KeyKind::Inode, 0), Key::new(number, KeyKind::Inline, 0)]
+        {
+            tree.look_at(key).await?;
+        }
         Ok(())
     }
 

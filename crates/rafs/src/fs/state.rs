@@ -71,8 +71,8 @@ pub(super) struct State {
     pub(super) unused: BTreeSet<u64>,
     /// Inodes of `unused` whose items cannot be read now. They are tried again after the next checkpoint.
     pub(super) put_off: BTreeSet<u64>,
-    /// Parts that the write-out under way passes over, since the extents of their files cannot be read now, and why.
-    pub(super) aside: Vec<(Lent, FsError)>,
+    /// Files whose extents cannot be read now, why, and their parts, which the write-out under way passes over.
+    pub(super) aside: BTreeMap<u64, (FsError, Vec<Lent>)>,
     /// Pieces of files, a stripe each, that are full and lie in several parts: to be written as a whole.
     pub(super) full: BTreeSet<(u64, u64)>,
     /// Parts of pieces of large files, which are to have stripes of their own as if they were full; none is noted if they are not to.
@@ -111,7 +111,7 @@ impl State {
             shrunk: BTreeSet::new(),
             unused: BTreeSet::new(),
             put_off: BTreeSet::new(),
-            aside: Vec::new(),
+            aside: BTreeMap::new(),
             full: BTreeSet::new(),
             to_pad: BTreeSet::new(),
             near: StripeNo(0),

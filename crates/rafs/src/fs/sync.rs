@@ -154,14 +154,15 @@ impl Shared {
         if self.options.is_read_only {
             return Ok(());
         }
-        if self.options.journal == JournalMode::Data {
-            self.journal_all().await?;
-        }
+        let journaled = match self.options.journal {
+            JournalMode::Data => self.journal_all().await,
+            _ => Ok(()),
+        };
         // One file may have failed: all the others become durable.
         let written = self.write_out(Scope::All).await;
         // What was overwritten before it was written out is nowhere else: its newer version comes along.
         let committed = self.commit_with(None, Along::Overtaken).await;
-        written.and(committed)
+        journaled.and(written).and(committed)
     }
 
     pub(super) async fn checkpoint(&self) -> Result<(), FsError> {
@@ -270,22 +271,25 @@ impl Shared {
         let mut all = state.journaled.files();
         all.extend(files);
         for inode in all {
-            loop {
-                let now = self.env.now();
-                let (count, planned) = state.plan_stripe(Scope::File(inode), now).await?;
-                if let Some(planned) = &planned {
-                    planned
-                        .small_stripe()
-                        .iter()
-                        .for_each(|stripe| state.cleaning.note_written(*stripe, now));
-                    let done = planned.carry_out(&*self.volume).await;
-                    state.settle(planned, done).await?;
-                } else if count == 0 {
-                    break;
-                }
-            }
+            let written = self.write_file_out(state, inode).await;
+            let back = state.take_back();
+            written.and(back)?;
         }
         if state.wait_for_places(files) { Err(FULL) } else { state.checkpoint().await }
+    }
+
+    async fn write_file_out(&self, state: &mut State, inode: u64) -> Result<(), FsError> {
+        loop {
+            let now = self.env.now();
+            let (count, planned) = state.plan_stripe(Scope::File(inode), now).await?;
+            if let Some(planned) = &planned {
+                planned.small_stripe().iter().for_each(|stripe| state.cleaning.note_written(*stripe, now));
+                let done = planned.carry_out(&*self.volume).await;
+                state.settle(planned, done).await?;
+            } else if count == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// Writes out what was buffered when this began, of all files or of one. Clients that write on do not keep it from ending.

@@ -83,9 +83,9 @@ impl State {
         until: Timestamp,
     ) -> Result<(u64, Option<Planned>), FsError> {
         loop {
-            let before = self.aside.len();
+            let before = self.count_aside();
             let (count, planned) = self.plan_next(scope, until).await?;
-            let has_looked_in_vain = count == 0 && planned.is_none() && self.aside.len() > before;
+            let has_looked_in_vain = count == 0 && planned.is_none() && self.count_aside() > before;
             if !has_looked_in_vain {
                 return Ok((count, planned));
             }
@@ -95,7 +95,11 @@ impl State {
     async fn plan_next(&mut self, scope: Scope, until: Timestamp) -> Result<(u64, Option<Planned>), FsError> {
         self.check_writable()?;
         if let Some(whole) = self.whole_piece(scope, until).await {
-            match self.are_overwritten(&whole.parts).await {
+            let are_overwritten = match self.why_aside(&whole.parts) {
+                Some(error) => Err(error),
+                None => self.are_overwritten(&whole.parts).await,
+            };
+            match are_overwritten {
                 Ok(true) => return Ok((self.overwrite_all(&whole.parts).await?, None)),
                 Ok(false) => {}
                 Err(error) => {
@@ -158,7 +162,18 @@ impl State {
 
     /// Parts stay lent until the write-out ends, which so passes over them.
     fn put_aside(&mut self, parts: impl IntoIterator<Item = Lent>, error: FsError) {
-        self.aside.extend(parts.into_iter().map(|part| (part, error)));
+        for part in parts {
+            self.aside.entry(part.owner.inode).or_insert_with(|| (error, Vec::new())).1.push(part);
+        }
+    }
+
+    /// Why the file of these parts is put aside. Then it is not tried again in this write-out.
+    fn why_aside(&self, parts: &[Lent]) -> Option<FsError> {
+        parts.iter().find_map(|part| self.aside.get(&part.owner.inode)).map(|(error, _)| *error)
+    }
+
+    fn count_aside(&self) -> usize {
+        self.aside.values().map(|(_, parts)| parts.len()).sum()
     }
 
     /// A write-out ends: parts of files whose extents could not be read wait for the next one.
@@ -167,8 +182,8 @@ impl State {
     /// Why the first of them could not be written out.
     pub(super) fn take_back(&mut self) -> Result<(), FsError> {
         let aside = std::mem::take(&mut self.aside);
-        aside.iter().for_each(|(part, _)| self.buffer.failed(part));
-        aside.first().map_or(Ok(()), |(_, error)| Err(*error))
+        aside.values().flat_map(|(_, parts)| parts).for_each(|part| self.buffer.failed(part));
+        aside.into_values().next().map_or(Ok(()), |(error, _)| Err(error))
     }
 
     /// Whether all parts are overwritten where they lie.
@@ -222,7 +237,11 @@ impl State {
         let mut left = lent.into_iter();
         let (mut done, mut rest) = (0, Vec::new());
         while let Some(part) = left.next() {
-            let needs = match self.needs(&part).await {
+            let needs = match self.why_aside(std::slice::from_ref(&part)) {
+                Some(error) => Err(error),
+                None => self.needs(&part).await,
+            };
+            let needs = match needs {
                 Ok(needs) => needs,
                 Err(error) => {
                     self.put_aside([part], error);
@@ -248,7 +267,9 @@ impl State {
     }
 
     async fn needs(&mut self, lent: &Lent) -> Result<Needs, FsError> {
-        if lent.first == 0 && lent.blocks() == 1 && self.is_small(lent.owner.inode).await? {
+        let inode = lent.owner.inode;
+        if lent.first == 0 && lent.blocks() == 1 && self.is_small(inode).await? {
+            self.store.tree().look_at(Key::new(inode, KeyKind::Inline, 0)).await?;
             return Ok(Needs::Nothing);
         }
         Ok(if self.is_overwritten(lent).await? { Needs::OwnPlace } else { Needs::Place })
@@ -382,8 +403,11 @@ impl State {
     async fn look_at_extents(&self, planned: &Planned) -> BTreeMap<u64, FsError> {
         let mut unread = BTreeMap::new();
         for part in &planned.lent {
-            if let Err(error) = self.look_at_part(part).await {
-                unread.insert(part.owner.inode, error);
+            let inode = part.owner.inode;
+            if !unread.contains_key(&inode)
+                && let Err(error) = self.look_at_part(part).await
+            {
+                unread.insert(inode, error);
             }
         }
         unread

@@ -97,7 +97,12 @@ impl Tree {
     /// [`TreeError`], if one of these cannot be read.
     pub async fn look_at(&self, key: Key) -> Result<(), TreeError> {
         let (path, _) = self.path_from(self.visit_root().await?, key).await?;
-        self.neighbours(&path, 1).await.map(drop)
+        for (parent, at) in &path {
+            if let Some(next) = neighbour(*at, parent.node().len()) {
+                self.visit_child(parent, next).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The nodes on the way to a key, with the child that is next, and its leaf.
