@@ -20,7 +20,10 @@ use super::{
     pieces::judge_file,
     reader::Reader,
 };
-use crate::{fs::FILE_BLOCKS_MAX, store::FileBlocks};
+use crate::{
+    fs::{FILE_BLOCKS_MAX, Mapped},
+    store::FileBlocks,
+};
 
 /// Which blocks of the volume extents may have.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +51,37 @@ struct Claim {
     /// Which of the file's pieces.
     at: usize,
 }
+
+/// Blocks of a file that others have as well: it gets their bytes in other places. The bytes are read only when these places are taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Copied {
+    pub(crate) inode: u64,
+    pub(crate) is: Mapped,
+}
+
+/// What files get copies of.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    /// None, if there are more blocks than are free.
+    pub(crate) runs: Vec<Copied>,
+    /// How many blocks they have.
+    pub(crate) blocks: u64,
+}
+
+impl Copies {
+    /// Takes up one more, as long as so many blocks have room.
+    pub(crate) fn add(&mut self, copied: Copied, free: u64) {
+        self.blocks = self.blocks.saturating_add(copied.is.extent.blocks.into());
+        if self.blocks <= free {
+            self.runs.push(copied);
+        } else {
+            self.runs.clear();
+        }
+    }
+}
+
+/// Runs of an extent's places, in order, and what becomes of each.
+type Fates = BTreeMap<(u64, usize), Vec<(Range<u64>, Fate)>>;
 
 /// What becomes of a block of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,12 +142,13 @@ impl Items {
         self.drop_inode(number);
     }
 
-    /// Blocks of the volume have one owner each. Returns the blocks of which files get copies.
+    /// Blocks of the volume have one owner each. Returns the blocks of which files get copies; up to so many have room.
     pub(super) async fn judge_owners(
         &mut self,
         reader: &Reader,
         nodes: impl Iterator<Item = u64>,
-    ) -> Vec<FileBlocks> {
+        free: u64,
+    ) -> Copies {
         let nodes = nodes.map(|place| Claim { start: place, end: place.saturating_add(1), inode: 0, at: 0 });
         let mut claims: Vec<Claim> = nodes.collect();
         for (number, found) in &self.inodes {
@@ -123,19 +158,18 @@ impl Items {
             }));
         }
         claims.sort_unstable();
-        let mut copies = Vec::new();
-        let mut fates: BTreeMap<(u64, usize), Vec<(u64, Fate)>> = BTreeMap::new();
+        let mut copies = Copies::default();
         for cluster in clusters(&claims) {
             let is_older = |claim: &Claim| {
                 let piece = self.inodes.get(&claim.inode).and_then(|found| found.pieces.get(claim.at));
                 piece.is_some_and(|piece| piece.origin == Origin::Older)
             };
             if cluster.len() > 1 || is_older(&cluster[0]) {
-                self.judge_cluster(reader, cluster, &mut fates).await;
+                for ((inode, at), fates) in self.judge_cluster(reader, cluster).await {
+                    let copied = self.carry_out(inode, at, &fates);
+                    copied.into_iter().for_each(|copied| copies.add(copied, free));
+                }
             }
-        }
-        for ((inode, at), fates) in fates {
-            copies.extend(self.carry_out(reader, inode, at, &fates).await);
         }
         for found in self.inodes.values_mut() {
             found.pieces.retain(|piece| piece.is.extent.blocks > 0);
@@ -144,26 +178,27 @@ impl Items {
     }
 
     /// Claims that overlap, or one that was found in an older leaf: decides block by block.
-    async fn judge_cluster(
-        &mut self,
-        reader: &Reader,
-        cluster: &[Claim],
-        fates: &mut BTreeMap<(u64, usize), Vec<(u64, Fate)>>,
-    ) {
+    async fn judge_cluster(&mut self, reader: &Reader, cluster: &[Claim]) -> Fates {
         for pair in cluster.windows(2) {
             let (inode, other) = (pair[0].inode, pair[1].inode);
             if pair[1].start < pair[0].end {
                 self.problems.push(Problem::TwoOwners { block: pair[1].start, inode, other });
             }
         }
+        let mut fates = Fates::new();
         let end = cluster.iter().map(|claim| claim.end).max().unwrap_or(0);
         for block in cluster[0].start..end {
             let all = cluster.iter().filter(|claim| (claim.start..claim.end).contains(&block));
             let claimants: Vec<Claim> = all.copied().collect();
             for (claim, fate) in self.fates(reader, block, &claimants).await {
-                fates.entry((claim.inode, claim.at)).or_default().push((block, fate));
+                let runs = fates.entry((claim.inode, claim.at)).or_default();
+                match runs.last_mut().filter(|(run, of_run)| run.end == block && *of_run == fate) {
+                    Some((run, _)) => run.end += 1,
+                    None => runs.push((block..block + 1, fate)),
+                }
             }
         }
+        fates
     }
 
     /// What becomes of a block with the extents that claim it.
@@ -192,6 +227,7 @@ impl Items {
             let fate = match (standing, best) {
                 (Standing::Wrong, _) | (_, Some(Standing::Node)) => Fate::Hole,
                 _ if at == 0 => Fate::Keep,
+                _ if bytes.is_none() => Fate::Hole,
                 (standing, best) if Some(standing) == best => Fate::Copy,
                 _ if best == Some(Standing::Proven) => Fate::Hole,
                 _ => Fate::Copy,
@@ -203,13 +239,7 @@ impl Items {
     }
 
     /// Leaves of a piece what it keeps. Returns what it gets a copy of.
-    async fn carry_out(
-        &mut self,
-        reader: &Reader,
-        inode: u64,
-        at: usize,
-        fates: &[(u64, Fate)],
-    ) -> Vec<FileBlocks> {
+    fn carry_out(&mut self, inode: u64, at: usize, fates: &[(Range<u64>, Fate)]) -> Vec<Copied> {
         let Some(found) = self.inodes.get_mut(&inode) else { return Vec::new() };
         if fates.iter().all(|(_, fate)| *fate == Fate::Keep) {
             return Vec::new();
@@ -219,23 +249,14 @@ impl Items {
         found.pieces[at].is.extent.blocks = 0;
         let block_of = |place: u64| piece.is.first + place - piece.is.extent.place;
         let (mut copies, mut holes) = (Vec::new(), 0);
-        for run in fates.chunk_by(|(_, one), (_, next)| one == next) {
-            let (places, fate) = (run[0].0..run[run.len() - 1].0 + 1, run[0].1);
+        for (places, fate) in fates {
             let blocks = block_of(places.start)..block_of(places.end);
             match fate {
                 Fate::Keep => {
                     found.pieces.extend(piece.is.part(&blocks).map(|is| Piece { is, origin: piece.origin }));
                 }
                 Fate::Hole => holes += blocks.end - blocks.start,
-                Fate::Copy => {
-                    for (first, place) in blocks.zip(places) {
-                        let wanted: Vec<u32> = crc_of(&piece, place).into_iter().collect();
-                        match reader.right_block(place, &wanted).await {
-                            Ok(bytes) => copies.push(FileBlocks { inode, first, blocks: vec![bytes] }),
-                            Err(_) => holes += 1,
-                        }
-                    }
-                }
+                Fate::Copy => copies.extend(piece.is.part(&blocks).map(|is| Copied { inode, is })),
             }
         }
         self.problems.extend((holes > 0).then_some(Problem::Hole {
@@ -246,7 +267,7 @@ impl Items {
         copies
     }
 
-    /// Blocks of files that are in the journal only, or are copies, are going to be written: their files have them in the place of what they
+    /// Blocks of files that are in the journal only are going to be written: their files have them in the place of what they
     /// have there. Returns those of files that are there.
     pub(crate) fn make_room(&mut self, data: Vec<FileBlocks>) -> Vec<FileBlocks> {
         let mut kept = Vec::new();

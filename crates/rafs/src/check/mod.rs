@@ -33,18 +33,19 @@ use stripewise_format::rafs::{
 };
 
 pub use self::problem::Problem;
-use self::{
-    extents::Bounds,
-    owned::{judge_space, repeat},
-    reader::Reader,
-    salvage::salvage,
-};
 pub(crate) use self::{
+    extents::Copied,
     ground::Base,
     items::{Items, Origin, Piece},
     owned::Owned,
     records::{Edits, epochs},
     walk::{Leaf, Walked},
+};
+use self::{
+    extents::{Bounds, Copies},
+    owned::{judge_space, repeat},
+    reader::Reader,
+    salvage::salvage,
 };
 use crate::{
     fs::{MountError, ROOT},
@@ -131,8 +132,10 @@ pub(crate) struct Plan {
     pub(crate) space: Space,
     /// Blocks to which something on the volume leads.
     pub(crate) referred: Owned,
-    /// Blocks of files that are in the journal only, and copies that files get of blocks with two owners.
+    /// Blocks of files that are in the journal only.
     pub(crate) data: Vec<FileBlocks>,
+    /// Copies that files get of blocks with two owners. What is in the journal is newer.
+    pub(crate) copies: Copies,
     /// Where the next record of the journal goes.
     pub(crate) journal: JournalPosition,
     pub(crate) report: Report,
@@ -172,14 +175,8 @@ impl Plan {
         walked.places.iter().chain(&sources).for_each(|place| referred.add(*place));
 
         progress.tell("inodes", 0, items.inodes.len() as u64);
-        let copies = items.judge(&reader, &walked, &Bounds::of(&superblock)).await;
-        // What the journal has is newer than what two owners had.
-        let mut replay = store::Replay { data: copies, ..store::Replay::default() };
-        for one in records.replay.data {
-            replay.forget(one.inode, one.first..one.first + one.blocks.len() as u64);
-            replay.data.push(one);
-        }
-        let data = replay.data;
+        let copies = items.judge(&reader, &walked, &Bounds::of(&superblock), referred.free()).await;
+        let data = records.replay.data;
         problems.append(&mut items.problems);
         let nodes: Vec<u64> = walked.places.iter().copied().collect();
         let mut owned = Owned::new(&superblock);
@@ -193,7 +190,7 @@ impl Plan {
         }
         report.problems = problems;
         report.notes = std::mem::take(&mut base.notes);
-        Ok(Self { base, walked, items, space, referred, data, journal: records.end, report })
+        Ok(Self { base, walked, items, space, referred, data, copies, journal: records.end, report })
     }
 }
 
@@ -211,14 +208,14 @@ fn judge_told(base: &Base, items: &mut Items, space: &Space, replayed: &Edits, p
 }
 
 impl Items {
-    /// Decides what counts, and notes what the tree should have instead. Returns blocks of which files get copies.
-    async fn judge(&mut self, reader: &Reader, walked: &Walked, bounds: &Bounds) -> Vec<FileBlocks> {
+    /// Decides what counts, and notes what the tree should have instead. Returns blocks of which files get copies; so many are free.
+    async fn judge(&mut self, reader: &Reader, walked: &Walked, bounds: &Bounds, free: u64) -> Copies {
         self.remake_inodes();
         self.judge_names();
         self.judge_orphans();
         self.judge_reach();
         self.judge_pieces(bounds);
-        let copies = self.judge_owners(reader, walked.places.iter().copied()).await;
+        let copies = self.judge_owners(reader, walked.places.iter().copied(), free).await;
         self.judge_numbers();
         self.put_names();
         self.put_extents();

@@ -58,6 +58,11 @@ impl Owned {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
+    /// How many blocks belong to nobody.
+    pub(crate) fn free(&self) -> u64 {
+        (self.bounds.groups * self.bounds.group_blocks).saturating_sub(self.count())
+    }
+
     pub(crate) fn groups(&self) -> u64 {
         self.bounds.groups
     }

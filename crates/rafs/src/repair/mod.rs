@@ -29,7 +29,7 @@ use self::{
     room::{Purpose, Room},
 };
 use crate::{
-    check::{Origin, Owned, Piece, Plan, Problem, Progress, Report, epochs, reader::Reader},
+    check::{Copied, Origin, Owned, Piece, Plan, Problem, Progress, Report, epochs, reader::Reader},
     fs::{Mapped, MountError},
     shape::{BLOCK_BYTES, BlockNo, StripeNo},
     store::{FileBlocks, plan_writes, write_row},
@@ -38,6 +38,9 @@ use crate::{
 
 /// Rounds after which it gives up to place the new tree.
 const ROUNDS_MAX: usize = 64;
+
+/// Blocks that are copied at once.
+const COPIED_AT_ONCE: usize = 512;
 
 /// What was done.
 #[derive(Debug)]
@@ -64,6 +67,16 @@ pub enum RepairError {
         "the tree's node in block {place} could be read, and cannot be read again ({why}); nothing was changed: try again"
     )]
     Node {
+        /// Its place.
+        place: u64,
+        /// Why not.
+        why: String,
+    },
+    /// A block with two owners could be read before.
+    #[error(
+        "block {place}, of which a file gets a copy, could be read, and cannot be read again ({why}); nothing was changed: try again"
+    )]
+    Copy {
         /// Its place.
         place: u64,
         /// Why not.
@@ -136,6 +149,7 @@ impl Mend<'_> {
         let superblock = self.plan.base.superblock.clone();
         let reader = Reader::new(self.volume.clone(), &superblock);
         let mut room = Room::new(&superblock, &self.plan, reader.geometry(), reader.order);
+        self.place_copies(&reader, &mut room).await?;
         let data = self.place_data(&mut room)?;
         let mut owned = Owned::new(&superblock);
         owned.add_files(&self.plan.items);
@@ -173,24 +187,72 @@ impl Mend<'_> {
         })
     }
 
-    /// Blocks of files that are in the journal only get places of their own, and so do copies.
+    /// Copies of blocks that have two owners get places of their own, and are written there: memory does not hold all of them.
+    async fn place_copies(&mut self, reader: &Reader, room: &mut Room) -> Result<(), RepairError> {
+        let copies = std::mem::take(&mut self.plan.copies);
+        if copies.blocks > room.free_blocks() {
+            return Err(RepairError::NoSpace {
+                wanted: usize::try_from(copies.blocks).unwrap_or(usize::MAX),
+            });
+        }
+        // What records free is spare only once they are durable.
+        if !copies.runs.is_empty() {
+            self.volume.flush().await?;
+        }
+        for Copied { inode, is } in copies.runs {
+            let all: Vec<u64> = is.blocks().collect();
+            for part in all.chunks(COPIED_AT_ONCE) {
+                let mut blocks = Vec::with_capacity(part.len());
+                for block in part {
+                    blocks.push(self.copied(reader, &is, *block).await?);
+                }
+                let placed = self.place(room, FileBlocks { inode, first: part[0], blocks })?;
+                let is_spare = |block: BlockNo| room.is_spare(block.0);
+                for write in plan_writes(reader.geometry(), reader.order, &placed, is_spare) {
+                    write.carry_out(&**self.volume).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of a block that is copied. They could be read before.
+    async fn copied(&self, reader: &Reader, is: &Mapped, block: u64) -> Result<SharedBuf, RepairError> {
+        let at = block - is.first;
+        let place = is.extent.place + at;
+        let crc = is.extent.crcs.as_ref().and_then(|crcs| crcs.get(at as usize).copied());
+        let wanted: Vec<u32> = crc.into_iter().collect();
+        reader.right_block(place, &wanted).await.map_err(|why| RepairError::Copy { place, why })
+    }
+
+    /// Blocks of a file get places of their own. Returns what is to be written there.
+    fn place(
+        &mut self,
+        room: &mut Room,
+        of_file: FileBlocks,
+    ) -> Result<Vec<(BlockNo, SharedBuf)>, RepairError> {
+        let FileBlocks { inode, first, blocks } = of_file;
+        let places = room.take(blocks.len(), Purpose::File)?;
+        let numbered: Vec<(u64, u64)> = (first..).zip(places.iter().copied()).collect();
+        let Some(found) = self.plan.items.inodes.get_mut(&inode) else { return Ok(Vec::new()) };
+        let follows = |one: &(u64, u64), next: &(u64, u64)| room.are_neighbours(one.1, next.1);
+        for run in numbered.chunk_by(follows).flat_map(|run| run.chunks(CHECKED_BLOCKS_MAX)) {
+            let crc = |at: &(u64, u64)| crc32c(&blocks[(at.0 - first) as usize]);
+            let crcs = run.iter().map(crc).collect();
+            let extent = Extent { place: run[0].1, blocks: run.len() as u32, crcs: Some(crcs) };
+            let is = Mapped { first: run[0].0, extent };
+            found.pieces.push(Piece { is, origin: Origin::Tree });
+        }
+        Ok(places.into_iter().map(BlockNo).zip(blocks).collect())
+    }
+
+    /// Blocks of files that are in the journal only get places of their own.
     fn place_data(&mut self, room: &mut Room) -> Result<Vec<(BlockNo, SharedBuf)>, RepairError> {
         let data = std::mem::take(&mut self.plan.data);
         let data = self.plan.items.make_room(data);
         let mut blocks = Vec::new();
-        for FileBlocks { inode, first, blocks: of_file } in data {
-            let places = room.take(of_file.len(), Purpose::File)?;
-            let numbered: Vec<(u64, u64)> = (first..).zip(places.iter().copied()).collect();
-            let Some(found) = self.plan.items.inodes.get_mut(&inode) else { continue };
-            let follows = |one: &(u64, u64), next: &(u64, u64)| room.are_neighbours(one.1, next.1);
-            for run in numbered.chunk_by(follows).flat_map(|run| run.chunks(CHECKED_BLOCKS_MAX)) {
-                let crc = |at: &(u64, u64)| crc32c(&of_file[(at.0 - first) as usize]);
-                let crcs = run.iter().map(crc).collect();
-                let extent = Extent { place: run[0].1, blocks: run.len() as u32, crcs: Some(crcs) };
-                let is = Mapped { first: run[0].0, extent };
-                found.pieces.push(Piece { is, origin: Origin::Tree });
-            }
-            blocks.extend(places.into_iter().map(BlockNo).zip(of_file));
+        for of_file in data {
+            blocks.extend(self.place(room, of_file)?);
         }
         let changed: Vec<u64> = self
             .plan

@@ -60,6 +60,11 @@ impl Room {
         !self.busy.has(block) && !self.told.has(block)
     }
 
+    /// How many blocks can be taken at most.
+    pub(super) fn free_blocks(&self) -> u64 {
+        self.busy.free()
+    }
+
     /// Takes so many blocks, or none.
     pub(super) fn take(&mut self, count: usize, purpose: Purpose) -> Result<Vec<u64>, RepairError> {
         let from_back = self.given_back.len().saturating_sub(count);

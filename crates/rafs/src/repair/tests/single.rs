@@ -202,6 +202,60 @@ fn blocks_with_two_owners_are_copied() {
     assert!(tells > 2);
 }
 
+/// Two files of which one has the other one's extent without CRCs, as its own.
+fn with_two_owners() -> (Arc<TestVolume>, Extent) {
+    let image = image(|image| image.tree.len() > 20 && !has_records(image));
+    let volume = Arc::new(image.volume.copy());
+    let stored = Stored::read(&volume.bytes_now(), volume.geometry, image.order);
+    let leaves = stored.leaves();
+    let checked = checked_extents(&stored);
+    let (_, owner) = checked.iter().find(|(_, extent)| extent.blocks > 1).cloned().unwrap();
+    let plain = Extent { crcs: None, ..owner.clone() };
+    for leaf in leaves {
+        let mut items = leaf.items();
+        let is_extent = |item: &&mut stripewise_format::rafs::node::Item| item.key.kind == KeyKind::Extent;
+        for item in items.iter_mut().filter(is_extent) {
+            let extent = Extent::decode(&item.value).unwrap();
+            if extent == owner || item.key == checked[checked.len() - 1].0 {
+                item.value = plain.encode().into();
+            }
+        }
+        leaf.rewrite(&volume, &items);
+    }
+    (volume, plain)
+}
+
+/// A plan notes whose blocks are copied, and reads none of them for keeps: many extents may have the same blocks.
+#[test]
+fn a_plan_holds_no_bytes_of_blocks_that_are_copied() {
+    let (volume, plain) = with_two_owners();
+    let plan = now(Plan::make(&as_volume(&volume), 0, &Progress::silent())).unwrap();
+    assert!(plan.data.is_empty());
+    assert_eq!(plan.copies.blocks, u64::from(plain.blocks));
+    let runs: Vec<_> =
+        plan.copies.runs.iter().map(|one| (one.is.extent.place, one.is.extent.blocks)).collect();
+    assert_eq!(runs, [(plain.place, plain.blocks)]);
+    assert!(mended(&volume).unwrap().is_changed);
+    assert_eq!(problems(&volume), []);
+}
+
+/// More copies than there are free blocks are refused before one is written, and a plan does not list them.
+#[test]
+fn more_copies_than_have_room_are_refused() {
+    let (volume, _) = with_two_owners();
+    let shared = as_volume(&volume);
+    let mut plan = now(Plan::make(&shared, 0, &Progress::silent())).unwrap();
+    let copied = plan.copies.runs[0].clone();
+    for _ in 0..100_000 {
+        plan.copies.add(copied.clone(), plan.referred.free());
+    }
+    assert!(plan.copies.runs.is_empty());
+    let before = volume.bytes_now();
+    let mut mend = Mend { volume: &shared, plan };
+    assert!(matches!(now(mend.tree(&Progress::silent())), Err(RepairError::NoSpace { .. })));
+    assert!(volume.bytes_now() == before);
+}
+
 /// Where there is no room, nothing is changed.
 #[test]
 fn without_room_nothing_is_changed() {
