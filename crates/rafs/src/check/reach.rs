@@ -153,17 +153,20 @@ impl Items {
         self.adopt(number, reached);
     }
 
-    /// An inode goes. What a folder had becomes nameless.
-    fn drop_tree(&mut self, number: u64) {
-        let items = self.inodes.get(&number).and_then(|found| found.of_folder.as_ref());
-        let inside: Vec<u64> =
-            items.into_iter().flat_map(|items| items.names.keys().map(|name| name.inode)).collect();
-        self.drop_inode(number);
-        for inode in inside {
-            let Some(found) = self.inodes.get_mut(&inode) else { continue };
-            found.folders.retain(|folder| *folder != number);
-            if found.folders.is_empty() && found.is_older {
-                self.drop_tree(inode);
+    /// An inode goes. What a folder had becomes nameless; what of that is of older leaves goes, too.
+    fn drop_tree(&mut self, top: u64) {
+        let mut left = vec![top];
+        while let Some(number) = left.pop() {
+            let items = self.inodes.get(&number).and_then(|found| found.of_folder.as_ref());
+            let inside: Vec<u64> =
+                items.into_iter().flat_map(|items| items.names.keys().map(|name| name.inode)).collect();
+            self.drop_inode(number);
+            for inode in inside {
+                let Some(found) = self.inodes.get_mut(&inode) else { continue };
+                found.folders.retain(|folder| *folder != number);
+                if found.folders.is_empty() && found.is_older {
+                    left.push(inode);
+                }
             }
         }
     }
@@ -293,4 +296,30 @@ fn free_name(wanted: &str, taken: &BTreeSet<Box<[u8]>>) -> String {
     let names = (0..=taken.len())
         .map(|count| if count == 0 { wanted.to_owned() } else { format!("{wanted}-{count}") });
     names.into_iter().find(|name| !taken.contains(name.as_bytes())).unwrap_or_else(|| wanted.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{Edits, Origin};
+
+    /// Folders of an older leaf lie in one another, so deep that a call for each would take all of the stack.
+    #[test]
+    fn deep_trees_are_dropped() {
+        const DEPTH: u64 = 300_000;
+        let mut items = Items::new(1, Edits::new(), 0);
+        for number in 2..DEPTH {
+            let inode = items.blank(FOLDER_MODE, number - 1);
+            let key = Key::new(number, KeyKind::Inode, 0);
+            items.take_up(key, &inode.encode(), Origin::Older);
+            let mut names = FolderItems::default();
+            names.add(Name::new(FIRST_NUMBER, b"deeper".to_vec(), number + 1, FileType::Folder), 1);
+            if let Some(found) = items.inodes.get_mut(&number) {
+                found.of_folder = Some(names.into());
+                found.folders.push(number - 1);
+            }
+        }
+        items.drop_tree(2);
+        assert!(items.inodes.is_empty());
+    }
 }
