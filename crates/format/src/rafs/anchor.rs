@@ -8,6 +8,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::block::{self, BlockError, BlockKind, Head};
 use crate::media::BLOCK_LEN;
 
+/// Numbers of inodes are below this one. No mount gives so many.
+pub const INODES_END: u64 = 1 << 63;
+
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawAnchor {
@@ -79,6 +82,14 @@ pub enum AnchorError {
         /// What it says.
         found: u8,
     },
+    /// The next inode would get a number that none can have.
+    #[error(
+        "the anchor's CRC is right, but it says {found} for the next inode's number; the other anchor counts"
+    )]
+    NextInode {
+        /// What it says.
+        found: u64,
+    },
 }
 
 /// No anchor counts.
@@ -129,6 +140,10 @@ impl Anchor {
             1 => true,
             found => return Err(AnchorError::Nonsense { found }),
         };
+        let next_inode = raw.next_inode.get();
+        if next_inode > INODES_END {
+            return Err(AnchorError::NextInode { found: next_inode });
+        }
         Ok(Self {
             generation: head.generation,
             root: Root {
@@ -142,7 +157,7 @@ impl Anchor {
                 block: raw.journal_block.get(),
             },
             is_clean,
-            next_inode: raw.next_inode.get(),
+            next_inode,
             inodes: raw.inodes.get(),
             used_blocks: raw.used_blocks.get(),
         })
@@ -201,5 +216,17 @@ mod tests {
         bytes[block::HEAD_LEN + core::mem::offset_of!(RawAnchor, is_clean)] = 7;
         block::seal(&mut bytes, BlockKind::Anchor, &Head { place: 64, uuid: UUID, generation: 5 });
         assert_eq!(Anchor::decode(&bytes, 64, UUID), Err(AnchorError::Nonsense { found: 7 }));
+    }
+
+    #[test]
+    fn an_anchor_leaves_numbers_for_inodes() {
+        let read = |next_inode| {
+            let bytes = Anchor { next_inode, ..example(5) }.encode(64, UUID);
+            Anchor::decode(&bytes, 64, UUID).map(|anchor| anchor.next_inode)
+        };
+        assert_eq!(read(INODES_END), Ok(INODES_END));
+        for found in [INODES_END + 1, u64::MAX] {
+            assert_eq!(read(found), Err(AnchorError::NextInode { found }));
+        }
     }
 }

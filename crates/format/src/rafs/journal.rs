@@ -311,14 +311,19 @@ impl Change {
             DELETE => Ok(Self::Delete(decode_key(parts)?)),
             TAKE => Ok(Self::Take(GroupKind::decode(parts.u8()?)?, decode_run(parts)?)),
             FREE => Ok(Self::Free(decode_run(parts)?)),
-            DATA => {
-                let (inode, first, blocks) = (parts.u64()?, parts.u64()?, parts.u32()?);
-                Ok(Self::Data { inode, first, blocks })
-            }
+            DATA => decode_data(parts),
             FORGET => decode_forget(parts),
             other => Err(ValueError::Nonsense { field: "change's kind", found: other.into() }),
         }
     }
+}
+
+fn decode_data(parts: &mut Parts<'_>) -> Result<Change, ValueError> {
+    let (inode, first, blocks) = (parts.u64()?, parts.u64()?, parts.u32()?);
+    if blocks == 0 || first.checked_add(blocks.into()).is_none() {
+        return Err(ValueError::Nonsense { field: "number of blocks that come along", found: blocks.into() });
+    }
+    Ok(Change::Data { inode, first, blocks })
 }
 
 fn decode_forget(parts: &mut Parts<'_>) -> Result<Change, ValueError> {
@@ -367,7 +372,7 @@ mod tests {
             (prop::sample::select(GroupKind::ALL.to_vec()), run.clone())
                 .prop_map(|(kind, run)| Change::Take(kind, run)),
             run.prop_map(Change::Free),
-            (any::<u64>(), any::<u64>(), 0..4_u32).prop_map(|(inode, first, blocks)| Change::Data {
+            (any::<u64>(), 0..u64::MAX / 2, 1..4_u32).prop_map(|(inode, first, blocks)| Change::Data {
                 inode,
                 first,
                 blocks
@@ -429,6 +434,19 @@ mod tests {
             if let Ok(head) = RecordHead::decode(&bytes, ID.uuid) {
                 prop_assert!(head.open(&bytes).is_err());
             }
+        }
+    }
+
+    #[test]
+    fn data_has_blocks_that_a_file_can_have() {
+        let decoded = |first, blocks| {
+            let mut bytes = Vec::new();
+            Change::Data { inode: 3, first, blocks }.encode(&mut bytes);
+            Change::decode_all(&bytes)
+        };
+        assert!(decoded(0, 1).is_ok() && decoded(u64::MAX - 2, 2).is_ok());
+        for (first, blocks) in [(0, 0), (u64::MAX, 1), (u64::MAX - 2, 3)] {
+            assert!(matches!(decoded(first, blocks), Err(ValueError::Nonsense { .. })), "{first}+{blocks}");
         }
     }
 

@@ -7,6 +7,7 @@ use std::{
 
 use smallvec::SmallVec;
 use stripewise_format::rafs::{
+    anchor::INODES_END,
     inode::{FileType, Inode},
     key::{Key, KeyKind},
     names::{Entry, Xattr, name_hash},
@@ -121,7 +122,8 @@ impl Items {
 
     fn try_take_up(&mut self, key: Key, value: &[u8], origin: Origin) -> Result<(), ValueError> {
         let nonsense = |field, found| Err(ValueError::Nonsense { field, found });
-        if (key.object == 0) != (key.kind == KeyKind::Orphan) || key.kind == KeyKind::Group {
+        let is_of_none = key.object >= INODES_END || key.kind == KeyKind::Group;
+        if (key.object == 0) != (key.kind == KeyKind::Orphan) || is_of_none {
             return nonsense("item's object", key.object);
         }
         if matches!(key.kind, KeyKind::Inode | KeyKind::Inline) && key.offset != 0 {

@@ -27,7 +27,7 @@ mod walk;
 use std::{fmt, sync::Arc};
 
 use stripewise_format::rafs::{
-    anchor::JournalPosition,
+    anchor::{INODES_END, JournalPosition},
     key::{Key, KeyKind},
     node::Item,
 };
@@ -176,14 +176,14 @@ impl Plan {
 
         progress.tell("inodes", 0, items.inodes.len() as u64);
         let copies = items.judge(&reader, &walked, &Bounds::of(&superblock), referred.free()).await;
-        let data = records.replay.data;
+        let data = records.data.into_runs();
         problems.append(&mut items.problems);
         let nodes: Vec<u64> = walked.places.iter().copied().collect();
         let mut owned = Owned::new(&superblock);
         owned.add_files(&items);
         nodes.iter().for_each(|place| owned.add(*place));
         judge_space(&space, &owned, &items, &nodes, &mut problems);
-        let mut report = Report { records: records.replay.records, saved, ..items.report() };
+        let mut report = Report { records: records.records, saved, ..items.report() };
         report.nodes = nodes.len() as u64;
         if report.inodes != told_inodes {
             problems.push(Problem::Inodes { found: report.inodes, told: told_inodes });
@@ -235,7 +235,8 @@ impl Items {
 
 /// The number of the next inode, as a mount would have it.
 fn next_inode(told: u64, replayed: &Edits) -> u64 {
-    let put = replayed.iter().filter(|(key, value)| key.kind == KeyKind::Inode && value.is_some());
+    let is_inode = |key: &Key| key.kind == KeyKind::Inode && key.object < INODES_END;
+    let put = replayed.iter().filter(|(key, value)| is_inode(key) && value.is_some());
     put.map(|(key, _)| key.object.saturating_add(1)).fold(told, u64::max)
 }
 

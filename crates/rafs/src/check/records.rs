@@ -14,7 +14,7 @@ use super::Problem;
 use crate::{
     journal::{self, ReplayError},
     shape::StripeNo,
-    store::{FileBlocks, Replay},
+    store::ReplayedData,
     volume::Volume,
 };
 
@@ -27,7 +27,10 @@ pub(crate) struct Records {
     pub(crate) edits: Edits,
     /// What was taken and freed, by record.
     pub(crate) space: Vec<Vec<Change>>,
-    pub(crate) replay: Replay,
+    /// How many records.
+    pub(crate) records: u64,
+    /// Blocks of files that came along.
+    pub(crate) data: ReplayedData,
     /// Where the next record goes.
     pub(crate) end: JournalPosition,
     pub(crate) problem: Option<Problem>,
@@ -48,7 +51,8 @@ pub(crate) async fn read(
     let mut records = Records {
         edits: Edits::new(),
         space: Vec::new(),
-        replay: Replay::default(),
+        records: 0,
+        data: ReplayedData::default(),
         end: from,
         problem: None,
     };
@@ -81,7 +85,7 @@ fn is_lost(kind: IoErrorKind) -> bool {
 
 impl Records {
     fn take_up(&mut self, changes: Vec<Change>, mut data: Vec<stripewise_device::SharedBuf>) {
-        self.replay.records += 1;
+        self.records += 1;
         let mut space = Vec::new();
         for change in changes {
             match change {
@@ -91,11 +95,9 @@ impl Records {
                 Change::Data { inode, first, blocks } => {
                     let rest = data.split_off(data.len().min(blocks as usize));
                     let blocks = std::mem::replace(&mut data, rest);
-                    // Newer ones of the same file come in their place.
-                    self.replay.forget(inode, first..first + blocks.len() as u64);
-                    self.replay.data.push(FileBlocks { inode, first, blocks });
+                    self.data.put(inode, first, blocks);
                 }
-                Change::Forget { inode, first, blocks } => self.replay.forget(inode, first..first + blocks),
+                Change::Forget { inode, first, blocks } => self.data.forget(inode, first..first + blocks),
             }
         }
         self.space.push(space);

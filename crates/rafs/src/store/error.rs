@@ -20,6 +20,12 @@ pub enum StoreError {
     /// The volume cannot write.
     #[error("the file system cannot be written: {0}; what was not written stays in memory")]
     Io(#[from] IoError),
+    /// A record has an inode that no mount gives.
+    #[error("a record of the journal has an inode {inode}, which no mount gives; run fsck")]
+    Inode {
+        /// Its number.
+        inode: u64,
+    },
     /// No block is left.
     #[error("no space is left: remove files, or take a larger volume")]
     NoSpace,

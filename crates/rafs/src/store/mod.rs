@@ -11,6 +11,7 @@ mod ground;
 mod make;
 mod open;
 mod places;
+mod replayed;
 mod running;
 mod stripes;
 mod write;
@@ -37,6 +38,7 @@ pub use self::{
 pub(crate) use self::{
     ground::{bad_copies, check_shape, first_copy, read_copy, read_superblock, write_row},
     open::{GENERATIONS_APART, layout, order_of},
+    replayed::ReplayedData,
     stripes::Class,
     write::plan_writes,
 };

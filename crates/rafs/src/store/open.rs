@@ -9,7 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use smallvec::smallvec;
 use stripewise_device::{BoxFuture, IoBuf, IoError, SharedBuf};
 use stripewise_format::rafs::{
-    anchor::Anchor,
+    anchor::{Anchor, INODES_END},
     journal::{Change, Run},
     key::{Key, KeyKind},
     node::Item,
@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use super::{
     FileBlocks, Ground, Store, StoreError, StripeCounts, discards::Discards, ground::write_row,
-    running::Running,
+    replayed::ReplayedData, running::Running,
 };
 use crate::{
     healing::Healing,
@@ -51,35 +51,8 @@ pub enum OpenError {
 pub struct Replay {
     /// Records.
     pub records: u64,
-    /// Blocks of files that came along, in the order in which they were committed.
+    /// Blocks of files that came along, by file and block.
     pub data: Vec<FileBlocks>,
-}
-
-impl Replay {
-    /// Blocks of a file that came along no longer count.
-    pub(crate) fn forget(&mut self, inode: u64, gone: Range<u64>) {
-        if lives(Mutant::ReplayForgetsNothing) {
-            return;
-        }
-        let all = std::mem::take(&mut self.data);
-        self.data = all.into_iter().flat_map(|one| one.without(inode, &gone)).collect();
-    }
-}
-
-impl FileBlocks {
-    /// What is left of them if some blocks of a file are gone.
-    fn without(mut self, inode: u64, gone: &Range<u64>) -> Vec<Self> {
-        if self.inode != inode {
-            return vec![self];
-        }
-        let len = self.blocks.len() as u64;
-        let within = |at: u64| at.saturating_sub(self.first).min(len) as usize;
-        let (start, end) = (within(gone.start), within(gone.end).max(within(gone.start)));
-        let behind = self.blocks.split_off(end);
-        self.blocks.truncate(start);
-        let behind = Self { first: self.first + end as u64, blocks: behind, inode };
-        [self, behind].into_iter().filter(|part| !part.blocks.is_empty()).collect()
-    }
 }
 
 /// The most parts in which groups are taken up at once, and how many groups make another part worth it.
@@ -180,10 +153,12 @@ impl Store {
             anchor,
         };
         store.load_groups().await?;
-        let mut replay = Replay::default();
+        let (mut records, mut data) = (0, ReplayedData::default());
         while let Some(record) = repeat.next().await? {
-            store.repeat(record, &mut replay).await?;
+            records += 1;
+            store.repeat(record, &mut data).await?;
         }
+        let replay = Replay { records, data: data.into_runs() };
         store.journal = Journal::new(store.volume.clone(), journal_id, stripes, repeat.position());
         store.journal.forget_before(from);
         if may_heal {
@@ -239,11 +214,13 @@ impl Store {
     }
 
     /// Makes a record's changes again.
-    async fn repeat(&mut self, record: Replayed, replay: &mut Replay) -> Result<(), StoreError> {
+    async fn repeat(&mut self, record: Replayed, of_files: &mut ReplayedData) -> Result<(), StoreError> {
         let Replayed { changes, mut data, .. } = record;
-        replay.records += 1;
         for change in changes {
             match change {
+                Change::Put(Key { kind: KeyKind::Inode, object: inode, .. }, _) if inode >= INODES_END => {
+                    return Err(StoreError::Inode { inode });
+                }
                 Change::Put(key, value) => self.insert(key, value.into()).await?,
                 Change::Delete(key) => {
                     self.delete(key).await?;
@@ -256,9 +233,9 @@ impl Store {
                 Change::Data { inode, first, blocks } => {
                     let rest = data.split_off(data.len().min(blocks as usize));
                     let blocks = std::mem::replace(&mut data, rest);
-                    replay.data.push(FileBlocks { inode, first, blocks });
+                    of_files.put(inode, first, blocks);
                 }
-                Change::Forget { inode, first, blocks } => replay.forget(inode, first..first + blocks),
+                Change::Forget { inode, first, blocks } => of_files.forget(inode, first..first + blocks),
             }
         }
         if lives(Mutant::ReplayFreesLate) { Ok(()) } else { self.end_running() }
