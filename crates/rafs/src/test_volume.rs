@@ -1,6 +1,6 @@
 //! A volume for tests: in memory, losing power, failing, and stopping in the middle.
 
-use std::{collections::BTreeSet, ops::Range, task::Poll};
+use std::{collections::BTreeMap, ops::Range, task::Poll};
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
@@ -40,8 +40,8 @@ struct State {
     written: (u64, u64),
     /// Nothing can be read.
     is_unreadable: bool,
-    /// Blocks that cannot be read until they are written.
-    spoilt: BTreeSet<usize>,
+    /// Blocks that cannot be read until they are written, and why.
+    spoilt: BTreeMap<usize, IoErrorKind>,
 }
 
 impl TestVolume {
@@ -60,7 +60,7 @@ impl TestVolume {
             turns: 1,
             written: (0, 0),
             is_unreadable: false,
-            spoilt: BTreeSet::new(),
+            spoilt: BTreeMap::new(),
         };
         Self { geometry, state: Mutex::new(state), polls: 0 }
     }
@@ -183,7 +183,17 @@ impl TestVolume {
     /// The first block of a row of a stripe cannot be read any more, until it is written.
     pub(crate) fn spoil(&self, stripe: StripeNo, row: u32) {
         let range = self.bytes(stripe, Cell { row, column: 0 });
-        self.state.lock().spoilt.insert(range.start / BLOCK_BYTES);
+        self.spoil_block(range.start as u64, IoErrorKind::Medium);
+    }
+
+    /// A block cannot be read any more, until it is written.
+    pub(crate) fn spoil_block(&self, offset_bytes: u64, kind: IoErrorKind) {
+        self.state.lock().spoilt.insert(offset_bytes as usize / BLOCK_BYTES, kind);
+    }
+
+    /// What could not be read can be read again.
+    pub(crate) fn unspoil(&self) {
+        self.state.lock().spoilt.clear();
     }
 
     /// Nothing can be read, or all can.
@@ -209,8 +219,9 @@ impl State {
     /// Whether bytes can be read.
     fn read(&self, bytes: Range<usize>) -> Result<(), IoError> {
         let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
-        let is_spoilt = self.is_unreadable || self.spoilt.range(blocks).next().is_some();
-        if is_spoilt { Err(IoError::new(IoErrorKind::Medium)) } else { Ok(()) }
+        let spoilt = self.spoilt.range(blocks).next().map(|(_, kind)| *kind);
+        let kind = if self.is_unreadable { Some(IoErrorKind::Medium) } else { spoilt };
+        kind.map_or(Ok(()), |kind| Err(IoError::new(kind)))
     }
 
     /// A write or a flush comes.

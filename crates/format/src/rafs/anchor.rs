@@ -74,6 +74,9 @@ pub enum AnchorError {
     /// It is no anchor of this file system, or a damaged one.
     #[error(transparent)]
     Block(#[from] BlockError),
+    /// The medium has lost all copies of it.
+    #[error("no copy of the anchor can be read; the other anchor counts")]
+    Unread,
     /// A flag says what cannot be.
     #[error(
         "the anchor's CRC is right, but it says {found} for whether it is clean; the other anchor counts"

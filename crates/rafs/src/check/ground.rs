@@ -48,7 +48,8 @@ impl Base {
         let mut anchors = Vec::new();
         for place in superblock.anchor_places() {
             let decode = |bytes: &[u8]| Anchor::decode(bytes, place, superblock.uuid);
-            let anchor = store::first_copy(&**volume, place, decode).await.map_err(GroundError::from)?;
+            let anchor =
+                store::read_anchor(&**volume, &superblock, place).await.map_err(GroundError::from)?;
             let bad = store::bad_copies(&**volume, place, |bytes| decode(bytes) == anchor).await;
             match anchor {
                 Err(error) => problems.push(Problem::Anchor { place, why: error.to_string() }),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use stripewise_device::{IoBuf, IoError, IoErrorKind};
+use stripewise_device::{IoBuf, IoError};
 use stripewise_format::rafs::{
     anchor::JournalPosition,
     journal::{Change, RecordHead},
@@ -15,7 +15,7 @@ use crate::{
     journal::{self, ReplayError},
     shape::StripeNo,
     store::ReplayedData,
-    volume::Volume,
+    volume::{Volume, is_lost},
 };
 
 /// Changes of items: values, or none for those that are gone.
@@ -67,7 +67,7 @@ pub(crate) async fn read(
                 records.problem = Some(match error {
                     ReplayError::Rotten { later, .. } | ReplayError::NewerAnchor { later } => lost(later),
                     ReplayError::Unknown { sequence, error } => Problem::UnknownRecord { sequence, error },
-                    ReplayError::Io(error) if is_lost(error.kind) => lost(sequence),
+                    ReplayError::Io(error) if is_lost(&error) => lost(sequence),
                     ReplayError::Io(error) => return Err(error),
                 });
                 break;
@@ -76,11 +76,6 @@ pub(crate) async fn read(
     }
     records.end = repeat.position();
     Ok(records)
-}
-
-/// Whether trying again does not help.
-fn is_lost(kind: IoErrorKind) -> bool {
-    matches!(kind, IoErrorKind::Medium | IoErrorKind::BadBlock | IoErrorKind::Other)
 }
 
 impl Records {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::{
     shape::{BLOCK_BYTES, BlockNo, Geometry, Order},
-    volume::Volume,
+    volume::{Volume, is_lost},
 };
 
 /// What is found on a volume before its tree is read.
@@ -81,8 +81,7 @@ impl Ground {
         check_shape(&superblock, geometry)?;
         let mut anchors = Vec::new();
         for place in superblock.anchor_places() {
-            let decode = |bytes: &[u8]| Anchor::decode(bytes, place, superblock.uuid);
-            anchors.push(first_copy(volume, place, decode).await?);
+            anchors.push(read_anchor(volume, &superblock, place).await?);
         }
         let lost_anchor = anchors.iter().find_map(|anchor| anchor.err());
         Ok(Self { superblock, anchor: Anchor::newest([anchors[0], anchors[1]])?, lost_anchor })
@@ -107,6 +106,19 @@ pub(crate) async fn read_superblock(volume: &dyn Volume) -> Result<Superblock, G
     }
 }
 
+/// The anchor at a place, or why it is lost.
+pub(crate) async fn read_anchor(
+    volume: &dyn Volume,
+    superblock: &Superblock,
+    place: u64,
+) -> Result<Result<Anchor, AnchorError>, IoError> {
+    let decode = |bytes: &[u8]| Anchor::decode(bytes, place, superblock.uuid);
+    match first_copy(volume, place, decode).await {
+        Err(error) if is_lost(&error) => Ok(Err(AnchorError::Unread)),
+        read => read,
+    }
+}
+
 /// Of the copies in a row, the first one that can be read and counts; else what is wrong with the first one that can be read.
 pub(crate) async fn first_copy<T, E>(
     volume: &dyn Volume,
@@ -119,7 +131,8 @@ pub(crate) async fn first_copy<T, E>(
         match read_copy(volume, place, column).await.map(|bytes| decode(&bytes)) {
             Ok(Ok(found)) => return Ok(Ok(found)),
             Ok(Err(error)) => wrong = wrong.or(Some(error)),
-            Err(error) => unread = unread.or(Some(error)),
+            // An error that may pass tells more than one that does not.
+            Err(error) => unread = unread.filter(|one| !is_lost(one)).or(Some(error)),
         }
     }
     if let Some(found) = copy_otherwise(volume, place, &decode).await {

@@ -36,7 +36,7 @@ pub use self::{
     write::StripeWrite,
 };
 pub(crate) use self::{
-    ground::{bad_copies, check_shape, first_copy, read_copy, read_superblock, write_row},
+    ground::{bad_copies, check_shape, read_anchor, read_copy, read_superblock, write_row},
     open::{GENERATIONS_APART, layout, order_of},
     replayed::ReplayedData,
     stripes::Class,

@@ -8,7 +8,7 @@ mod device;
 
 use std::ops::Range;
 
-use stripewise_device::{Completion, IoBuf, IoError, IoFuture, ReadBufs, ReadDone, SharedBuf};
+use stripewise_device::{Completion, IoBuf, IoError, IoErrorKind, IoFuture, ReadBufs, ReadDone, SharedBuf};
 
 pub use self::{
     array::ArrayVolume,
@@ -23,6 +23,11 @@ pub struct ParityUpdates {
     pub rmw_rows: u64,
     /// By reconstruct-write.
     pub rcw_rows: u64,
+}
+
+/// Whether the medium has lost what was asked. Else it may be there another time: when a member is back, or answers.
+pub(crate) fn is_lost(error: &IoError) -> bool {
+    matches!(error.kind, IoErrorKind::Medium | IoErrorKind::BadBlock | IoErrorKind::Other)
 }
 
 /// A volume.

@@ -1,10 +1,13 @@
 //! Single cases.
 
+use stripewise_device::IoErrorKind;
+use stripewise_format::rafs::anchor::AnchorError;
+
 use super::{stored::Stored, *};
 use crate::{
     journal::ReplayError,
     shape::{BLOCK_BYTES, StripeNo},
-    store::{Ground, OpenError, Store},
+    store::{Ground, GroundError, OpenError, Store},
 };
 
 /// The first image of these that suits.
@@ -71,6 +74,39 @@ fn no_mount_writes_while_an_anchor_is_lost() {
         assert!(volume.bytes_now() == before);
         assert_all_is_there(&image, &volume);
     }
+}
+
+/// The medium has lost all copies of an anchor: it is as lost as one with other bytes.
+#[test]
+fn an_anchor_that_cannot_be_read_is_lost() {
+    let image = Image::make(3);
+    let stored = Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order);
+    for kind in [IoErrorKind::Medium, IoErrorKind::BadBlock, IoErrorKind::Other] {
+        for place in stored.superblock.anchor_places() {
+            let volume = Arc::new(image.volume.copy());
+            stored.copies(place).into_iter().for_each(|copy| volume.spoil_block(copy, kind));
+            let ground = now(Ground::read(&*volume)).unwrap();
+            assert_eq!(ground.lost_anchor, Some(AnchorError::Unread));
+            let mounted = image::try_mount(&TestEnv::new(1), &volume).map(drop);
+            assert!(matches!(mounted, Err(MountError::LostAnchor(AnchorError::Unread))), "{mounted:?}");
+            assert!(problems(&volume).iter().any(|problem| matches!(problem, Problem::Anchor { .. })));
+            assert_all_is_there(&image, &volume);
+        }
+    }
+}
+
+/// One whose member is gone may come back: nothing is written in its place.
+#[test]
+fn an_anchor_that_cannot_be_read_just_now_is_kept() {
+    let image = Image::make(3);
+    let volume = Arc::new(image.volume.copy());
+    let stored = Stored::read(&volume.bytes_now(), volume.geometry, image.order);
+    let copies = stored.copies(stored.superblock.anchor_places()[stored.newest]);
+    copies[1..].iter().for_each(|copy| volume.spoil_block(*copy, IoErrorKind::Gone));
+    volume.spoil_block(copies[0], IoErrorKind::Medium);
+    let before = volume.bytes_now();
+    assert!(matches!(mended(&volume), Err(RepairError::Open(MountError::Ground(GroundError::Io(_))))));
+    assert!(volume.bytes_now() == before);
 }
 
 /// A row of the journal that the medium has lost keeps nobody from what is elsewhere, and a repair writes it anew.
