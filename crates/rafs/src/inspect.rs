@@ -164,7 +164,8 @@ impl Inspector {
         while let Some(wanted) = left.pop() {
             let node = self.reader.node(&wanted).await;
             let Wanted { place, generation, level, .. } = wanted;
-            let says = node.as_ref().map(|node| (entries(node), bounds_of(node))).map_err(Clone::clone);
+            let says =
+                node.as_ref().map(|node| (entries(node), bounds_of(node))).map_err(ToString::to_string);
             lines.push(NodeLine { place, generation, level, says });
             match node {
                 Ok(Node::Leaf(all)) => items.extend(all.into_iter().filter(|item| keys.contains(&item.key))),

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
+use stripewise_device::IoError;
 use stripewise_format::{
     crc::crc32c,
     rafs::{
@@ -18,7 +19,7 @@ use super::{
     Problem,
     items::{Items, Origin, Piece},
     pieces::judge_file,
-    reader::Reader,
+    reader::{Reader, unless_lost},
 };
 use crate::{
     fs::{FILE_BLOCKS_MAX, Mapped},
@@ -148,7 +149,7 @@ impl Items {
         reader: &Reader,
         nodes: impl Iterator<Item = u64>,
         free: u64,
-    ) -> Copies {
+    ) -> Result<Copies, IoError> {
         let nodes = nodes.map(|place| Claim { start: place, end: place.saturating_add(1), inode: 0, at: 0 });
         let mut claims: Vec<Claim> = nodes.collect();
         for (number, found) in &self.inodes {
@@ -165,7 +166,7 @@ impl Items {
                 piece.is_some_and(|piece| piece.origin == Origin::Older)
             };
             if cluster.len() > 1 || is_older(&cluster[0]) {
-                for ((inode, at), fates) in self.judge_cluster(reader, cluster).await {
+                for ((inode, at), fates) in self.judge_cluster(reader, cluster).await? {
                     let copied = self.carry_out(inode, at, &fates);
                     copied.into_iter().for_each(|copied| copies.add(copied, free));
                 }
@@ -174,11 +175,11 @@ impl Items {
         for found in self.inodes.values_mut() {
             found.pieces.retain(|piece| piece.is.extent.blocks > 0);
         }
-        copies
+        Ok(copies)
     }
 
     /// Claims that overlap, or one that was found in an older leaf: decides block by block.
-    async fn judge_cluster(&mut self, reader: &Reader, cluster: &[Claim]) -> Fates {
+    async fn judge_cluster(&mut self, reader: &Reader, cluster: &[Claim]) -> Result<Fates, IoError> {
         for pair in cluster.windows(2) {
             let (inode, other) = (pair[0].inode, pair[1].inode);
             if pair[1].start < pair[0].end {
@@ -190,7 +191,7 @@ impl Items {
         for block in cluster[0].start..end {
             let all = cluster.iter().filter(|claim| (claim.start..claim.end).contains(&block));
             let claimants: Vec<Claim> = all.copied().collect();
-            for (claim, fate) in self.fates(reader, block, &claimants).await {
+            for (claim, fate) in self.fates(reader, block, &claimants).await? {
                 let runs = fates.entry((claim.inode, claim.at)).or_default();
                 match runs.last_mut().filter(|(run, of_run)| run.end == block && *of_run == fate) {
                     Some((run, _)) => run.end += 1,
@@ -198,22 +199,27 @@ impl Items {
                 }
             }
         }
-        fates
+        Ok(fates)
     }
 
     /// What becomes of a block with the extents that claim it.
-    async fn fates(&self, reader: &Reader, block: u64, claimants: &[Claim]) -> Vec<(Claim, Fate)> {
+    async fn fates(
+        &self,
+        reader: &Reader,
+        block: u64,
+        claimants: &[Claim],
+    ) -> Result<Vec<(Claim, Fate)>, IoError> {
         let piece =
             |claim: &Claim| self.inodes.get(&claim.inode).and_then(|found| found.pieces.get(claim.at));
         if let [only] = claimants
             && piece(only).is_none_or(|piece| piece.origin == Origin::Tree)
         {
             // Nobody else has it. If it is damaged, reads say so, and perhaps redundancy has it.
-            return if only.inode > 0 { vec![(*only, Fate::Keep)] } else { Vec::new() };
+            return Ok(if only.inode > 0 { vec![(*only, Fate::Keep)] } else { Vec::new() });
         }
         let wanted: Vec<u32> =
             claimants.iter().filter_map(piece).filter_map(|piece| crc_of(piece, block)).collect();
-        let bytes = reader.right_block(block, &wanted).await.ok();
+        let bytes = unless_lost(reader.right_block(block, &wanted).await)?;
         let standing = |claim: &Claim| match piece(claim) {
             _ if claim.inode == 0 => Standing::Node,
             Some(piece) => standing(piece, block, bytes.as_deref()),
@@ -235,7 +241,7 @@ impl Items {
             (claim, fate)
         };
         let of_files = claimants.into_iter().enumerate().filter(|(_, (claim, _))| claim.inode > 0);
-        of_files.map(fate).collect()
+        Ok(of_files.map(fate).collect())
     }
 
     /// Leaves of a piece what it keeps. Returns what it gets a copy of.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use stripewise_device::IoError;
 use stripewise_format::rafs::{
     anchor::{Anchor, JournalPosition, Root},
     superblock::Superblock,
@@ -69,11 +70,11 @@ impl Base {
             problems,
             notes,
         };
-        let epochs = epochs(volume, &base.superblock).await;
+        let epochs = epochs(volume, &base.superblock).await.map_err(GroundError::from)?;
         // A later anchor was durable if records count from it, and its place may hold an older one again.
         let is_lost = epochs.keys().any(|epoch| *epoch > base.anchor.1.journal.epoch);
         if (is_lost || all.iter().any(Result::is_err))
-            && !base.rebuild(volume, &epochs, newest.is_ok(), progress).await
+            && !base.rebuild(volume, &epochs, newest.is_ok(), progress).await.map_err(GroundError::from)?
         {
             newest.map_err(GroundError::from)?;
         }
@@ -87,14 +88,14 @@ impl Base {
         epochs: &BTreeMap<u64, JournalPosition>,
         has_anchor: bool,
         progress: &Progress,
-    ) -> bool {
+    ) -> Result<bool, IoError> {
         let reader = Reader::new(volume.clone(), &self.superblock);
-        let found = scan(&reader, &self.superblock, progress).await;
+        let found = scan(&reader, &self.superblock, progress).await?;
         let (at, anchor) = self.anchor;
         let anchors = has_anchor.then_some((anchor.generation, self.root()));
-        let root = newest_root(&reader, &found, anchors).await;
+        let root = newest_root(&reader, &found, anchors).await?;
         self.note_found(found);
-        let Some(Wanted { place, generation, level, .. }) = root else { return has_anchor };
+        let Some(Wanted { place, generation, level, .. }) = root else { return Ok(has_anchor) };
         let last = epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
         // Without any anchor, nothing says which records are not in the tree.
         let epoch = if has_anchor { anchor.journal.epoch.saturating_add(1) } else { last.saturating_add(1) };
@@ -107,7 +108,7 @@ impl Base {
             if has_anchor { 1 - at } else { at },
             Anchor { generation: root.generation, root, journal, ..anchor },
         );
-        true
+        Ok(true)
     }
 
     /// The root, as a walk wants it; none if the tree is empty.

@@ -26,6 +26,7 @@ mod walk;
 
 use std::{fmt, sync::Arc};
 
+use stripewise_device::IoError;
 use stripewise_format::rafs::{
     anchor::{INODES_END, JournalPosition},
     key::{Key, KeyKind},
@@ -165,7 +166,10 @@ impl Plan {
             sources: Vec::new(),
             saved: 0,
         };
-        let walked = taking.take_up_tree(&reader, &mut base, progress, &mut problems).await;
+        let walked = taking
+            .take_up_tree(&reader, &mut base, progress, &mut problems)
+            .await
+            .map_err(store::GroundError::from)?;
         let TakingUp { mut items, mut space, inodes: told_inodes, sources, saved, .. } = taking;
         problems.append(&mut items.problems);
         judge_told(&base, &mut items, &space, &replayed, &mut problems);
@@ -175,7 +179,10 @@ impl Plan {
         walked.places.iter().chain(&sources).for_each(|place| referred.add(*place));
 
         progress.tell("inodes", 0, items.inodes.len() as u64);
-        let copies = items.judge(&reader, &walked, &Bounds::of(&superblock), referred.free()).await;
+        let copies = items
+            .judge(&reader, &walked, &Bounds::of(&superblock), referred.free())
+            .await
+            .map_err(store::GroundError::from)?;
         let data = records.data.into_runs();
         problems.append(&mut items.problems);
         let nodes: Vec<u64> = walked.places.iter().copied().collect();
@@ -209,17 +216,23 @@ fn judge_told(base: &Base, items: &mut Items, space: &Space, replayed: &Edits, p
 
 impl Items {
     /// Decides what counts, and notes what the tree should have instead. Returns blocks of which files get copies; so many are free.
-    async fn judge(&mut self, reader: &Reader, walked: &Walked, bounds: &Bounds, free: u64) -> Copies {
+    async fn judge(
+        &mut self,
+        reader: &Reader,
+        walked: &Walked,
+        bounds: &Bounds,
+        free: u64,
+    ) -> Result<Copies, IoError> {
         self.remake_inodes();
         self.judge_names();
         self.judge_orphans();
         self.judge_reach();
         self.judge_pieces(bounds);
-        let copies = self.judge_owners(reader, walked.places.iter().copied(), free).await;
+        let copies = self.judge_owners(reader, walked.places.iter().copied(), free).await?;
         self.judge_numbers();
         self.put_names();
         self.put_extents();
-        copies
+        Ok(copies)
     }
 
     fn report(&self) -> Report {
@@ -260,10 +273,10 @@ impl TakingUp<'_> {
         base: &mut Base,
         progress: &Progress,
         problems: &mut Vec<Problem>,
-    ) -> Walked {
+    ) -> Result<Walked, IoError> {
         let mut walked = Walked::default();
         if let Some(root) = base.root() {
-            walked.walk(reader, root, progress, |items| self.take_up(items, Origin::Tree)).await;
+            walked.walk(reader, root, progress, |items| self.take_up(items, Origin::Tree)).await?;
         }
         let lost = walked.lost.iter();
         problems.extend(lost.map(|lost| Problem::Node { place: lost.wanted.place, why: lost.why.clone() }));
@@ -271,10 +284,10 @@ impl TakingUp<'_> {
         self.sources.extend(walked.lost.iter().map(|lost| lost.wanted.place));
         if !walked.lost.is_empty() {
             if base.found.is_none() {
-                base.note_found(scan::scan(reader, &base.superblock, progress).await);
+                base.note_found(scan::scan(reader, &base.superblock, progress).await?);
             }
             let found = base.found.take().unwrap_or_default();
-            let rest = salvage(reader, &mut walked, &found, base.anchor.1.root.generation, progress).await;
+            let rest = salvage(reader, &mut walked, &found, base.anchor.1.root.generation, progress).await?;
             self.take_up(&rest.whole, Origin::Tree);
             self.keep(&rest.whole);
             self.items.lost = rest.lost.iter().map(|lost| lost.wanted).collect();
@@ -283,7 +296,7 @@ impl TakingUp<'_> {
             self.sources.extend(rest.sources);
         }
         self.take_up_records();
-        walked
+        Ok(walked)
     }
 
     fn take_up(&mut self, items: &[Item], origin: Origin) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::smallvec;
-use stripewise_device::{IoBuf, SharedBuf};
+use stripewise_device::{IoBuf, IoError, SharedBuf};
 use stripewise_format::crc::crc32c;
 use stripewise_format::rafs::{
     block::{BlockKind, open_at},
@@ -11,13 +11,14 @@ use stripewise_format::rafs::{
     node::{Item, Node},
     superblock::Superblock,
 };
+use thiserror::Error;
 use uuid::Uuid;
 
 use crate::{
     healing::Healing,
     shape::{BLOCK_BYTES, BlockNo, Geometry, Order},
     store::order_of,
-    volume::Volume,
+    volume::{Volume, is_lost},
 };
 
 /// What a parent, or an anchor, says of a node.
@@ -53,9 +54,9 @@ impl Wanted {
     }
 
     /// A node with its generation, if it belongs here.
-    fn accept(&self, (generation, node): (u64, Node)) -> Result<Node, String> {
+    fn accept(&self, (generation, node): (u64, Node)) -> Result<Node, Missing> {
         match self.objection(generation, &node) {
-            Some(objection) => Err(objection),
+            Some(objection) => Err(Missing::Wrong(objection)),
             None => Ok(node),
         }
     }
@@ -93,6 +94,35 @@ pub(crate) fn bounds_of(node: &Node) -> Option<(Key, Key)> {
     }
 }
 
+/// Why a block, or the node in it, is not there.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum Missing {
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// Something else is there.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+impl Missing {
+    /// What cannot be read just now may be good: it is no damage, but an error.
+    pub(crate) fn unless_it_may_pass(self) -> Result<Self, IoError> {
+        match self {
+            Self::Io(error) if !is_lost(&error) => Err(error),
+            missing => Ok(missing),
+        }
+    }
+}
+
+/// What was read; none if it is lost. What cannot be read just now is an error.
+pub(crate) fn unless_lost<T>(read: Result<T, Missing>) -> Result<Option<T>, IoError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(missing) => missing.unless_it_may_pass().map(|_| None),
+    }
+}
+
 /// Reads blocks.
 #[derive(Clone)]
 pub(crate) struct Reader {
@@ -111,19 +141,19 @@ impl Reader {
     }
 
     /// A block of a stripe group.
-    pub(crate) async fn block(&self, place: u64) -> Result<IoBuf, String> {
+    pub(crate) async fn block(&self, place: u64) -> Result<IoBuf, Missing> {
         let geometry = self.geometry();
         if place >= geometry.blocks() {
-            return Err("it lies behind the end of the volume".to_owned());
+            return Err(Missing::Wrong("it lies behind the end of the volume".to_owned()));
         }
         let offset_bytes = geometry.offset_bytes(self.order, BlockNo(place));
         let read = self.volume.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_BYTES)]).await;
-        read.into_one().map_err(|error| error.to_string())
+        Ok(read.into_one()?)
     }
 
     /// A block of a stripe group with one of these CRCs, if the volume or redundancy has that; else what lies there. Without CRCs, what lies
     /// there is right.
-    pub(crate) async fn right_block(&self, place: u64, crcs: &[u32]) -> Result<SharedBuf, String> {
+    pub(crate) async fn right_block(&self, place: u64, crcs: &[u32]) -> Result<SharedBuf, Missing> {
         let is_right = |bytes: &[u8]| crcs.is_empty() || crcs.contains(&crc32c(bytes));
         let read = self.block(place).await.map(IoBuf::freeze);
         if read.as_ref().is_ok_and(|bytes| is_right(bytes)) || place >= self.geometry().blocks() {
@@ -137,20 +167,20 @@ impl Reader {
     }
 
     /// The node that lies in a block, and its generation.
-    pub(crate) async fn node_at(&self, place: u64) -> Result<(u64, Node), String> {
+    pub(crate) async fn node_at(&self, place: u64) -> Result<(u64, Node), Missing> {
         self.decode(&self.block(place).await?, place)
     }
 
     /// A block as the node of a place, and its generation.
-    pub(crate) fn decode(&self, block: &[u8], place: u64) -> Result<(u64, Node), String> {
-        let (head, payload) =
-            open_at(block, BlockKind::Node, place, self.uuid).map_err(|error| error.to_string())?;
-        let node = Node::decode(payload).map_err(|error| error.to_string())?;
+    pub(crate) fn decode(&self, block: &[u8], place: u64) -> Result<(u64, Node), Missing> {
+        let (head, payload) = open_at(block, BlockKind::Node, place, self.uuid)
+            .map_err(|error| Missing::Wrong(error.to_string()))?;
+        let node = Node::decode(payload).map_err(|error| Missing::Wrong(error.to_string()))?;
         Ok((head.generation, node))
     }
 
     /// The node that a parent, or an anchor, refers to.
-    pub(crate) async fn node(&self, wanted: &Wanted) -> Result<Node, String> {
+    pub(crate) async fn node(&self, wanted: &Wanted) -> Result<Node, Missing> {
         let own = self.node_at(wanted.place).await;
         let objection = match own.and_then(|found| wanted.accept(found)) {
             Err(objection) => objection,
@@ -166,10 +196,10 @@ impl Reader {
     }
 
     /// The items of a leaf.
-    pub(crate) async fn leaf(&self, place: u64) -> Result<Vec<Item>, String> {
+    pub(crate) async fn leaf(&self, place: u64) -> Result<Vec<Item>, Missing> {
         match self.node_at(place).await? {
             (_, Node::Leaf(items)) => Ok(items),
-            _ => Err("it is no leaf".to_owned()),
+            _ => Err(Missing::Wrong("it is no leaf".to_owned())),
         }
     }
 }

@@ -10,7 +10,10 @@ use stripewise_format::rafs::{
     superblock::{FIRST_JOURNAL_STRIPE, Superblock},
 };
 
-use super::Problem;
+use super::{
+    Problem,
+    reader::{Missing, unless_lost},
+};
 use crate::{
     journal::{self, ReplayError},
     shape::StripeNo,
@@ -101,14 +104,17 @@ impl Records {
 
 /// The epochs of all records that begin somewhere in the journal, with the lowest number of each and where that begins. Records were not looked
 /// at as a whole.
+///
+/// # Errors
+/// If a row cannot be read just now.
 pub(crate) async fn epochs(
     volume: &Arc<dyn Volume>,
     superblock: &Superblock,
-) -> BTreeMap<u64, JournalPosition> {
+) -> Result<BTreeMap<u64, JournalPosition>, IoError> {
     let geometry = volume.geometry();
     let mut found: BTreeMap<u64, JournalPosition> = BTreeMap::new();
     for stripe in 0..superblock.journal_stripes {
-        for (row, first) in (0_u64..).zip(first_blocks(volume, stripe).await) {
+        for (row, first) in (0_u64..).zip(first_blocks(volume, stripe).await?) {
             let head = first.and_then(|first| RecordHead::decode(&first, superblock.journal_id()).ok());
             let Some(head) = head else { continue };
             let block = (stripe * u64::from(geometry.rows()) + row) * u64::from(geometry.data_columns());
@@ -119,19 +125,20 @@ pub(crate) async fn epochs(
             }
         }
     }
-    found
+    Ok(found)
 }
 
-/// The first block of each row of a stripe of the journal, if it can be read.
-async fn first_blocks(volume: &Arc<dyn Volume>, stripe: u64) -> Vec<Option<IoBuf>> {
+/// The first block of each row of a stripe of the journal, if the medium has it.
+async fn first_blocks(volume: &Arc<dyn Volume>, stripe: u64) -> Result<Vec<Option<IoBuf>>, IoError> {
     let (geometry, at) = (volume.geometry(), StripeNo(FIRST_JOURNAL_STRIPE + stripe));
     if let Ok(blocks) = volume.read_rows(at, 0..geometry.rows()).await {
-        return blocks.into_iter().step_by(geometry.data_columns() as usize).map(Some).collect();
+        return Ok(blocks.into_iter().step_by(geometry.data_columns() as usize).map(Some).collect());
     }
     let mut firsts = Vec::new();
     for row in 0..geometry.rows() {
-        let blocks = volume.read_rows(at, row..row + 1).await;
-        firsts.push(blocks.ok().and_then(|blocks| blocks.into_iter().next()));
+        let read = volume.read_rows(at, row..row + 1).await;
+        let blocks = unless_lost(read.map_err(Missing::Io))?;
+        firsts.push(blocks.and_then(|blocks| blocks.into_iter().next()));
     }
-    firsts
+    Ok(firsts)
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stripewise_device::IoError;
 use stripewise_format::rafs::{
     inode::{FileType, Inode},
     key::KeyKind,
@@ -33,11 +34,14 @@ struct Sums {
 }
 
 /// The root of the newest tree that is whole, of those newer than an anchor's. None: the anchor's tree is better than all of them.
+///
+/// # Errors
+/// If a node cannot be read just now.
 pub(crate) async fn newest_root(
     reader: &Reader,
     found: &[Found],
     anchor: Option<(u64, Option<Wanted>)>,
-) -> Option<Wanted> {
+) -> Result<Option<Wanted>, IoError> {
     let behind = anchor.map(|(generation, _)| generation);
     let mut tops: BTreeMap<u64, &Found> = BTreeMap::new();
     let is_newer = |one: &&Found| one.at == one.place && behind.is_none_or(|behind| one.generation > behind);
@@ -52,14 +56,14 @@ pub(crate) async fn newest_root(
         Wanted { place, generation, level, low: None, high: None, is_root: true }
     });
     let told = match anchor {
-        Some((_, Some(root))) => Some((root.level, Sums::of(reader, root).await.lost)),
+        Some((_, Some(root))) => Some((root.level, Sums::of(reader, root).await?.lost)),
         _ => None,
     };
     let mut best: Option<(u64, Wanted)> = None;
     for root in roots {
-        let sums = Sums::of(reader, root).await;
+        let sums = Sums::of(reader, root).await?;
         if sums.is_whole() {
-            return Some(root);
+            return Ok(Some(root));
         }
         let is_better = best.is_none_or(|(lost, _)| sums.lost < lost);
         let may_be_root = told.is_none_or(|(level, lost)| level <= root.level && sums.lost < lost);
@@ -67,17 +71,17 @@ pub(crate) async fn newest_root(
             best = Some((sums.lost, root));
         }
     }
-    best.map(|(_, root)| root)
+    Ok(best.map(|(_, root)| root))
 }
 
 impl Sums {
-    async fn of(reader: &Reader, root: Wanted) -> Self {
+    async fn of(reader: &Reader, root: Wanted) -> Result<Self, IoError> {
         let (mut walked, mut sums) = (Walked::default(), Self::default());
         walked
             .walk(reader, root, &Progress::silent(), |items| items.iter().for_each(|item| sums.add(item)))
-            .await;
+            .await?;
         sums.lost = walked.lost.iter().map(|lost| 100_u64.saturating_pow(lost.wanted.level.into())).sum();
-        sums
+        Ok(sums)
     }
 
     fn add(&mut self, item: &Item) {

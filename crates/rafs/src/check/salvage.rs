@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use stripewise_device::IoError;
 use stripewise_format::rafs::{
     key::Key,
     node::{Item, Node},
@@ -13,7 +14,7 @@ use stripewise_format::rafs::{
 
 use super::{
     Progress,
-    reader::{Reader, Wanted},
+    reader::{Reader, Wanted, unless_lost},
     scan::Found,
     walk::{Lost, Walked},
 };
@@ -52,17 +53,20 @@ pub(crate) struct Saved {
 }
 
 /// Looks for what is lost among all nodes of a volume that are not newer than the tree.
+///
+/// # Errors
+/// If a node cannot be read just now.
 pub(crate) async fn salvage(
     reader: &Reader,
     walked: &mut Walked,
     found: &[Found],
     generation: u64,
     progress: &Progress,
-) -> Saved {
+) -> Result<Saved, IoError> {
     let mut saved = Saved::default();
     let mut left = std::mem::take(&mut walked.lost);
     while let Some(lost) = left.pop() {
-        match displaced(reader, &lost.wanted, found).await {
+        match displaced(reader, &lost.wanted, found).await? {
             None => saved.lost.push(lost),
             Some((at, Node::Leaf(items))) => {
                 saved.sources.push(at);
@@ -71,7 +75,8 @@ pub(crate) async fn salvage(
             Some((at, Node::Inner { level, children })) => {
                 saved.sources.push(at);
                 for child in lost.wanted.children(level, &children) {
-                    walked.walk(reader, child, progress, |items| saved.whole.extend_from_slice(items)).await;
+                    let take_up = |items: &[Item]| saved.whole.extend_from_slice(items);
+                    walked.walk(reader, child, progress, take_up).await?;
                     left.append(&mut walked.lost);
                 }
             }
@@ -85,22 +90,28 @@ pub(crate) async fn salvage(
         if !saved.lost.iter().any(|lost| overlaps(&lost.wanted, leaf)) {
             continue;
         }
-        let Ok((_, Node::Leaf(items))) = reader.node_at(leaf.at).await else { continue };
+        let read = unless_lost(reader.node_at(leaf.at).await)?;
+        let Some((_, Node::Leaf(items))) = read else { continue };
         let is_lost = |key| saved.lost.iter().any(|lost| lost.wanted.contains(key));
         saved.older.extend(items.into_iter().filter(|item| is_lost(item.key) && !claims.has(item.key)));
         claims.add(leaf.first, leaf.last);
         saved.sources.push(leaf.at);
     }
-    saved
+    Ok(saved)
 }
 
 /// The node that is wanted, out of a block where it does not belong, and that block.
-async fn displaced(reader: &Reader, wanted: &Wanted, found: &[Found]) -> Option<(u64, Node)> {
+async fn displaced(
+    reader: &Reader,
+    wanted: &Wanted,
+    found: &[Found],
+) -> Result<Option<(u64, Node)>, IoError> {
     let is_it = |one: &&Found| (one.place, one.generation) == (wanted.place, wanted.generation);
-    let one = found.iter().find(|one| is_it(one) && one.at != one.place)?;
-    let block = reader.block(one.at).await.ok()?;
-    let (generation, node) = reader.decode(&block, one.place).ok()?;
-    wanted.objection(generation, &node).is_none().then_some((one.at, node))
+    let Some(one) = found.iter().find(|one| is_it(one) && one.at != one.place) else { return Ok(None) };
+    let block = unless_lost(reader.block(one.at).await)?;
+    let read = block.and_then(|block| reader.decode(&block, one.place).ok());
+    let is_wanted = |(generation, node): &(u64, Node)| wanted.objection(*generation, node).is_none();
+    Ok(read.filter(is_wanted).map(|(_, node)| (one.at, node)))
 }
 
 fn is_older_leaf(one: &Found, generation: u64, walked: &Walked) -> bool {

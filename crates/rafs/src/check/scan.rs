@@ -1,7 +1,7 @@
 //! All nodes that lie on a volume, whether the tree leads to them or not.
 
 use smallvec::smallvec;
-use stripewise_device::IoBuf;
+use stripewise_device::{IoBuf, IoError};
 use stripewise_format::rafs::{
     block::{BlockKind, open},
     key::Key,
@@ -11,7 +11,7 @@ use stripewise_format::rafs::{
 
 use super::{
     Progress,
-    reader::{Reader, bounds_of, level_of},
+    reader::{Missing, Reader, bounds_of, level_of, unless_lost},
 };
 use crate::shape::{BLOCK_BYTES, Order, StripeNo};
 
@@ -28,9 +28,15 @@ pub(crate) struct Found {
     pub(crate) last: Key,
 }
 
-/// Reads all stripe groups, and notes what looks like a node of this file system. What cannot be
-/// read is passed by.
-pub(crate) async fn scan(reader: &Reader, superblock: &Superblock, progress: &Progress) -> Vec<Found> {
+/// Reads all stripe groups, and notes what looks like a node of this file system. What the medium has lost is passed by.
+///
+/// # Errors
+/// If something cannot be read just now.
+pub(crate) async fn scan(
+    reader: &Reader,
+    superblock: &Superblock,
+    progress: &Progress,
+) -> Result<Vec<Found>, IoError> {
     let geometry = reader.geometry();
     let first = superblock.first_group_stripe();
     let end = first + superblock.groups() * u64::from(superblock.group_stripes);
@@ -38,31 +44,32 @@ pub(crate) async fn scan(reader: &Reader, superblock: &Superblock, progress: &Pr
     for stripe in first..end {
         progress.tell("scan", stripe - first, end - first);
         let (from, bytes) = geometry.bytes_of(StripeNo(stripe)..StripeNo(stripe + 1));
-        for block in stripe_blocks(reader, from, bytes as usize).await {
+        for block in stripe_blocks(reader, from, bytes as usize).await? {
             let (linear, bytes) = block;
             let cell = geometry.cell(Order::Columns, linear);
             let at = geometry.block(StripeNo(stripe), geometry.slot(reader.order, cell)).0;
             all.extend(node(reader, at, &bytes));
         }
     }
-    all
+    Ok(all)
 }
 
 /// The blocks of a stripe that can be read, numbered as they lie.
-async fn stripe_blocks(reader: &Reader, from: u64, bytes: usize) -> Vec<(u32, IoBuf)> {
+async fn stripe_blocks(reader: &Reader, from: u64, bytes: usize) -> Result<Vec<(u32, IoBuf)>, IoError> {
     let count = bytes / BLOCK_BYTES;
     let bufs = (0..count).map(|_| IoBuf::with_len(BLOCK_BYTES)).collect();
     let read = reader.volume.read(from, bufs).await;
     if read.result.is_ok() {
-        return (0..).zip(read.bufs).collect();
+        return Ok((0..).zip(read.bufs).collect());
     }
     let mut all = Vec::new();
     for linear in 0..count {
         let offset_bytes = from + (linear * BLOCK_BYTES) as u64;
         let read = reader.volume.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_BYTES)]).await;
-        all.extend(read.into_one().ok().map(|block| (linear as u32, block)));
+        let block = unless_lost(read.into_one().map_err(Missing::Io))?;
+        all.extend(block.map(|block| (linear as u32, block)));
     }
-    all
+    Ok(all)
 }
 
 fn node(reader: &Reader, at: u64, bytes: &[u8]) -> Option<Found> {

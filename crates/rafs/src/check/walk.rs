@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
+use stripewise_device::IoError;
 use stripewise_format::rafs::{
     key::Key,
     node::{Item, Node},
@@ -43,13 +44,16 @@ pub(crate) struct Walked {
 
 impl Walked {
     /// Walks from a node on, and hands over the items of each leaf.
+    ///
+    /// # Errors
+    /// If a node cannot be read just now.
     pub(crate) async fn walk(
         &mut self,
         reader: &Reader,
         root: Wanted,
         progress: &Progress,
         mut take_up: impl FnMut(&[Item]),
-    ) {
+    ) -> Result<(), IoError> {
         let mut left = vec![root];
         while let Some(next) = left.pop() {
             let mut batch = vec![next];
@@ -69,12 +73,16 @@ impl Walked {
                         self.places.insert(wanted.place);
                         left.extend(self.enter(&wanted, &node, &mut take_up).into_iter().rev());
                     }
-                    Err(why) => self.lost.push(Lost { wanted, why }),
+                    Err(missing) => {
+                        let why = missing.unless_it_may_pass()?.to_string();
+                        self.lost.push(Lost { wanted, why });
+                    }
                 }
             }
             progress.tell("nodes", self.places.len() as u64, 0);
         }
         self.leaves.sort_by_key(|leaf| leaf.first);
+        Ok(())
     }
 
     /// Enters a node that lies where it should. Returns its children.

@@ -80,7 +80,11 @@ impl Builder {
 
     async fn items(&mut self, place: u64) -> Result<&[Item], RepairError> {
         if !self.read.contains_key(&place) {
-            let items = self.reader.leaf(place).await.map_err(|why| RepairError::Node { place, why })?;
+            let items = self
+                .reader
+                .leaf(place)
+                .await
+                .map_err(|why| RepairError::Node { place, why: why.to_string() })?;
             self.read.insert(place, items);
         }
         Ok(&self.read[&place])

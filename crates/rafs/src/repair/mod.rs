@@ -173,7 +173,7 @@ impl Mend<'_> {
             }
         }
         self.volume.flush().await?;
-        let last = epochs(self.volume, &superblock).await.last_key_value().map_or(0, |(epoch, _)| *epoch);
+        let last = epochs(self.volume, &superblock).await?.last_key_value().map_or(0, |(epoch, _)| *epoch);
         let journal = self.plan.journal;
         let epoch = journal.epoch.max(last).saturating_add(1);
         Ok(Anchor {
@@ -222,7 +222,10 @@ impl Mend<'_> {
         let place = is.extent.place + at;
         let crc = is.extent.crcs.as_ref().and_then(|crcs| crcs.get(at as usize).copied());
         let wanted: Vec<u32> = crc.into_iter().collect();
-        reader.right_block(place, &wanted).await.map_err(|why| RepairError::Copy { place, why })
+        reader
+            .right_block(place, &wanted)
+            .await
+            .map_err(|why| RepairError::Copy { place, why: why.to_string() })
     }
 
     /// Blocks of a file get places of their own. Returns what is to be written there.

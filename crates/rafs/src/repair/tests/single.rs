@@ -109,6 +109,48 @@ fn an_anchor_that_cannot_be_read_just_now_is_kept() {
     assert!(volume.bytes_now() == before);
 }
 
+/// What cannot be read just now is not given up: a repair ends with an error, and writes nothing.
+#[test]
+fn what_may_be_read_another_time_is_not_given_up() {
+    let image = image(|image| image.tree.len() > 20);
+    let stored = Stored::read(&image.volume.bytes_now(), image.volume.geometry, image.order);
+    let journal = stored.offset(FIRST_JOURNAL_STRIPE * u64::from(image.volume.geometry.stripe_blocks()));
+    let places = stored.nodes.iter().map(|node| node.offset).chain([journal]);
+    for (at, offset) in places.enumerate() {
+        let volume = Arc::new(image.volume.copy());
+        let kind = [IoErrorKind::Gone, IoErrorKind::Silent, IoErrorKind::NoRuntime][at % 3];
+        volume.spoil_block(offset, kind);
+        let before = volume.bytes_now();
+        let result = mended(&volume);
+        assert!(
+            matches!(result, Err(RepairError::Open(MountError::Ground(GroundError::Io(error)))) if error.kind == kind),
+            "{result:?}"
+        );
+        assert!(volume.bytes_now() == before);
+        volume.unspoil();
+        assert_eq!(problems(&volume), []);
+    }
+}
+
+/// Nodes are looked for all over the volume: a block that cannot be read just now may be one of them.
+#[test]
+fn no_node_is_given_up_while_some_block_may_be_it() {
+    let image = image(|image| image.tree.len() > 20);
+    let volume = Arc::new(image.volume.copy());
+    let stored = Stored::read(&volume.bytes_now(), volume.geometry, image.order);
+    volume.poke(stored.leaves()[0].offset, &[0; BLOCK_BYTES]);
+    let nodes: BTreeSet<u64> = stored.nodes.iter().map(|node| node.head.place).collect();
+    let first = stored.superblock.first_group_stripe() * u64::from(volume.geometry.stripe_blocks());
+    let other = (first..).find(|place| !nodes.contains(place)).unwrap();
+    volume.spoil_block(stored.offset(other), IoErrorKind::Gone);
+    let before = volume.bytes_now();
+    assert!(matches!(mended(&volume), Err(RepairError::Open(MountError::Ground(GroundError::Io(_))))));
+    assert!(volume.bytes_now() == before);
+    volume.unspoil();
+    volume.spoil_block(stored.offset(other), IoErrorKind::Medium);
+    assert!(mended(&volume).unwrap().is_changed);
+}
+
 /// A row of the journal that the medium has lost keeps nobody from what is elsewhere, and a repair writes it anew.
 #[test]
 fn a_row_of_the_journal_that_cannot_be_read_is_written_anew() {
