@@ -237,3 +237,19 @@ impl Items {
         Key::new(folder, KeyKind::Name, name_hash(name, self.hash_seed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number behind the last one must be one that an anchor can tell.
+    #[test]
+    fn numbers_of_inodes_end() {
+        for (object, is_good) in [(INODES_END - 1, true), (INODES_END, false), (u64::MAX, false)] {
+            let mut items = Items::new(1, Edits::new(), 0);
+            let key = Key::new(object, KeyKind::Inline, 0);
+            items.take_up(key, b"bytes", Origin::Tree);
+            assert_eq!((items.problems.is_empty(), items.inodes.len()), (is_good, usize::from(is_good)));
+        }
+    }
+}

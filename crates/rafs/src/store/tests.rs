@@ -415,6 +415,18 @@ fn anchors_take_turns() {
     assert!(seen == [0, 1, 0] || seen == [1, 0, 1], "{seen:?}");
 }
 
+/// A record with an inode behind which no number is left does not count.
+#[test]
+fn a_record_with_an_inode_that_no_mount_gives_is_refused() {
+    let mut world = World::new((4, 16), 200, Order::Rows);
+    let inode = u64::MAX;
+    now(world.store().put(Key::new(inode, KeyKind::Inode, 0), vec![0; 8].into())).unwrap();
+    now(world.store().commit(&[])).unwrap();
+    let ground = now(Ground::read(&*world.volume)).unwrap();
+    let opened = now(Store::open(world.volume.clone(), ground, 16)).map(drop);
+    assert_eq!(opened, Err(OpenError::Store(StoreError::Inode { inode })));
+}
+
 /// Blocks that came along are nowhere but in the journal, after a mount, too: only the caller can make room.
 #[test]
 fn a_journal_full_of_file_blocks_stays_full() {
