@@ -46,8 +46,6 @@ impl ReplayedData {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use stripewise_device::IoBuf;
 
     use super::*;
@@ -75,16 +73,14 @@ mod tests {
         assert_eq!(runs(data), [(4, 12, vec![40]), (5, 10, vec![0, 1, 50, 51]), (5, 15, vec![5, 60])]);
     }
 
-    /// A record may have a million changes.
+    /// A record may have a million changes: a walk over all blocks for each of them would take minutes.
     #[test]
-    fn many_changes_take_no_time() {
+    fn a_record_may_change_many_files() {
         let (mut data, one) = (ReplayedData::default(), block(1));
-        let begin = Instant::now();
         for inode in 0..100_000 {
             data.put(inode, 0, vec![one.clone(), one.clone()]);
         }
         (0..100_000).for_each(|inode| data.forget(inode, 0..1));
         assert_eq!(data.into_runs().len(), 100_000);
-        assert!(begin.elapsed() < Duration::from_secs(20));
     }
 }
