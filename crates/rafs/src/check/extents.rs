@@ -295,13 +295,15 @@ impl Items {
     /// Writes down the extents of files that have others than the tree says.
     pub(crate) fn put_extents(&mut self) {
         let mut edits = Vec::new();
-        for (number, found) in &self.inodes {
+        for (number, found) in &mut self.inodes {
             let key = |first| Key::new(*number, KeyKind::Extent, first);
-            let Some(replaced) = &found.replaced else { continue };
+            let Some(replaced) = &mut found.replaced else { continue };
             edits.extend(replaced.iter().map(|first| (key(*first), None)));
             edits.extend(
                 found.pieces.iter().map(|piece| (key(piece.is.first), Some(piece.is.extent.encode()))),
             );
+            // They may change once more, and be written down again.
+            replaced.extend(found.pieces.iter().map(|piece| piece.is.first));
         }
         for (key, value) in edits {
             self.edits.insert(key, value.map(Into::into));
@@ -361,7 +363,10 @@ fn clusters(claims: &[Claim]) -> impl Iterator<Item = &[Claim]> {
 
 #[cfg(test)]
 mod tests {
+    use stripewise_format::rafs::space::Extent;
+
     use super::*;
+    use crate::check::Edits;
 
     #[test]
     fn extents_lie_in_one_group() {
@@ -369,5 +374,27 @@ mod tests {
         assert!(bounds.have(&(100..110)) && bounds.have(&(129..130)));
         assert!(!bounds.have(&(99..101)) && !bounds.have(&(109..111)) && !bounds.have(&(129..131)));
         assert!(!bounds.have(&(0..u64::MAX)) && !bounds.have(&(105..105)));
+    }
+
+    /// A file's extents may change after they were written down: those that went are dropped.
+    #[test]
+    fn extents_that_are_written_down_twice_leave_nothing_behind() {
+        let mut items = Items::new(1, Edits::new(), 0);
+        let key = |first| Key::new(2, KeyKind::Extent, first);
+        let extent = |place, blocks| Extent { place, blocks, crcs: None };
+        items.take_up(key(0), &extent(1000, 10).encode(), Origin::Tree);
+        let mut set = |runs: [(u64, u32); 2]| {
+            let found = items.inodes.get_mut(&2).unwrap();
+            let piece = |(first, blocks)| Piece {
+                is: Mapped { first, extent: extent(1000 + first, blocks) },
+                origin: Origin::Tree,
+            };
+            found.replace_pieces();
+            found.pieces = runs.map(piece).into();
+            items.put_extents();
+            items.edits.iter().map(|(key, value)| (key.offset, value.is_some())).collect::<Vec<_>>()
+        };
+        assert_eq!(set([(0, 3), (6, 4)]), [(0, true), (6, true)]);
+        assert_eq!(set([(0, 3), (8, 2)]), [(0, true), (6, false), (8, true)]);
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     mutants::{Mutant, lives},
     shape::BLOCK_BYTES,
     store::FileBlocks,
+    tree::{Scan, Tree},
 };
 
 /// What comes along with a commit.
@@ -65,7 +66,7 @@ impl State {
         for inode in files {
             let is_first_alone = self.pending(*inode).take(2).eq([0]);
             if is_first_alone && self.live.contains_key(inode) && self.is_small(*inode).await? {
-                self.store.tree().look_at(Key::new(*inode, KeyKind::Inline, 0)).await?;
+                self.store.tree().get(Key::new(*inode, KeyKind::Inline, 0)).await?;
             }
         }
         Ok(())
@@ -185,13 +186,10 @@ impl State {
     /// Reads what is going to change when an inode is freed, before anything does.
     async fn look_at_unused(&self, number: u64) -> Result<(), FsError> {
         let tree = self.store.tree();
-        for one in self.first_mapped(number, 0..u64::MAX, FREED_EXTENTS).await? {
-            tree.look_at(Key::new(number, KeyKind::Extent, one.first)).await?;
-        }
-        for key in
-            [orphan_key(number), Key::new(number, KeyKind::Inode, 0), Key::new(number, KeyKind::Inline, 0)]
-        {
-            tree.look_at(key).await?;
+        tree.get(orphan_key(number)).await?;
+        let extents = self.first_mapped(number, 0..u64::MAX, FREED_EXTENTS).await?;
+        if extents.len() <= FREED_EXTENTS {
+            items_of(tree, number).await?;
         }
         Ok(())
     }
@@ -210,9 +208,8 @@ impl State {
         if !self.unmap(number, 0..u64::MAX, most).await? && !lives(Mutant::OrphanFreedInPart) {
             return Ok(());
         }
-        let (first, last) = (Key::new(number, KeyKind::Inode, 0), Key::new(number, KeyKind::Xattr, u64::MAX));
-        while let Some(item) = self.store.tree().next(first).await?.filter(|item| item.key <= last) {
-            self.store.remove(item.key).await?;
+        for key in items_of(self.store.tree(), number).await? {
+            self.store.remove(key).await?;
         }
         self.store.remove(orphan_key(number)).await?;
         self.unused.remove(&number);
@@ -220,6 +217,17 @@ impl State {
         self.live.remove(&number);
         Ok(())
     }
+}
+
+/// The keys of all that the tree has of an inode.
+async fn items_of(tree: &Tree, number: u64) -> Result<Vec<Key>, FsError> {
+    let mut scan =
+        Scan::over(Key::new(number, KeyKind::Inode, 0)..=Key::new(number, KeyKind::Xattr, u64::MAX));
+    let mut keys = Vec::new();
+    while let Some(items) = scan.batch(tree).await? {
+        keys.extend(items.into_iter().map(|item| item.key));
+    }
+    Ok(keys)
 }
 
 fn in_blocks(data: &SharedBuf) -> impl Iterator<Item = SharedBuf> {

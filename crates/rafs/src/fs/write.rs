@@ -191,7 +191,7 @@ impl State {
     /// A file that is in memory loses blocks, wherever they are. Its extents are read first: if that fails, it loses none.
     async fn lose_blocks(&mut self, number: u64, blocks: Range<u64>) -> Result<(), FsError> {
         if blocks.start == 0 {
-            self.store.tree().look_at(Key::new(number, KeyKind::Inline, 0)).await?;
+            self.store.tree().get(Key::new(number, KeyKind::Inline, 0)).await?;
         }
         self.look_at_blocks(number, blocks.clone()).await?;
         self.begin()?;

@@ -222,10 +222,12 @@ impl Mend<'_> {
         let place = is.extent.place + at;
         let crc = is.extent.crcs.as_ref().and_then(|crcs| crcs.get(at as usize).copied());
         let wanted: Vec<u32> = crc.into_iter().collect();
-        reader
-            .right_block(place, &wanted)
-            .await
-            .map_err(|why| RepairError::Copy { place, why: why.to_string() })
+        let read = reader.right_block(place, &wanted).await;
+        let bytes = read.map_err(|why| RepairError::Copy { place, why: why.to_string() })?;
+        match crc.is_none_or(|crc| crc32c(&bytes) == crc) {
+            true => Ok(bytes),
+            false => Err(RepairError::Copy { place, why: "its CRC does not match".to_owned() }),
+        }
     }
 
     /// Blocks of a file get places of their own. Returns what is to be written there.

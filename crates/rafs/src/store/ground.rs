@@ -139,8 +139,8 @@ pub(crate) async fn first_copy<T, E>(
         return Ok(Ok(found));
     }
     match (wrong, unread) {
-        (Some(wrong), _) => Ok(Err(wrong)),
-        (None, unread) => Err(unread.unwrap_or(IoError::new(IoErrorKind::Truncated))),
+        (Some(wrong), unread) if unread.is_none_or(|error| is_lost(&error)) => Ok(Err(wrong)),
+        (_, unread) => Err(unread.unwrap_or(IoError::new(IoErrorKind::Truncated))),
     }
 }
 

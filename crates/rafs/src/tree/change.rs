@@ -91,59 +91,35 @@ impl Tree {
         Ok(count)
     }
 
-    /// Reads what changes of a key may need: the nodes on the way to it, and those that they may have to be joined with.
-    ///
-    /// # Errors
-    /// [`TreeError`], if one of these cannot be read.
-    pub async fn look_at(&self, key: Key) -> Result<(), TreeError> {
-        let (path, _) = self.path_from(self.visit_root().await?, key).await?;
-        for (parent, at) in &path {
-            if let Some(next) = neighbour(*at, parent.node().len()) {
-                self.visit_child(parent, next).await?;
-            }
+    /// The first step of giving a key a value of so many bytes, or none.
+    async fn prepare(&self, key: Key, new: Option<usize>) -> Result<Prepared, TreeError> {
+        let mut path = Vec::new();
+        let mut visit = self.visit_root().await?;
+        if new.is_some() && self.level == LEVEL_MAX && visit.node().bytes() + 2 * CHILD_LEN > NODE_ROOM {
+            return Err(TreeError::TooDeep);
         }
-        Ok(())
-    }
-
-    /// The nodes on the way to a key, with the child that is next, and its leaf.
-    async fn path_from<'tree>(
-        &'tree self,
-        root: Visit<'tree>,
-        key: Key,
-    ) -> Result<(Vec<(Visit<'tree>, usize)>, Visit<'tree>), TreeError> {
-        let (mut path, mut visit) = (Vec::new(), root);
         while let Node::Inner(inner) = visit.node() {
             let at = inner.position(key);
             let child = self.visit_child(&visit, at).await?;
             path.push((mem::replace(&mut visit, child), at));
         }
-        Ok((path, visit))
-    }
-
-    /// The first step of giving a key a value of so many bytes, or none.
-    async fn prepare(&self, key: Key, new: Option<usize>) -> Result<Prepared, TreeError> {
-        let root = self.visit_root().await?;
-        if new.is_some() && self.level == LEVEL_MAX && root.node().bytes() + 2 * CHILD_LEN > NODE_ROOM {
-            return Err(TreeError::TooDeep);
-        }
-        let (path, visit) = self.path_from(root, key).await?;
         let old = visit.node().value(key).map(Arc::clone);
         let bytes = |len: Option<usize>| len.map_or(0, |len| SLOT_LEN + len);
         let (less, more) = (bytes(old.as_ref().map(|old| old.len())), bytes(new));
         let neighbours = match more < less {
-            true => self.neighbours(&path, visit.node().bytes() + more - less).await?,
+            true => self.neighbours(&path, visit.node().bytes() + more - less).await,
             false => Vec::new(),
         };
         let visits = path.into_iter().map(|(visit, _)| visit).chain([visit]).chain(neighbours);
         Ok(Prepared { old, loaded: visits.filter_map(Visit::into_clean).collect() })
     }
 
-    /// What the nodes of a path may have to be joined with when its leaf shrinks to so many bytes.
+    /// What the nodes of a path may be joined with when its leaf shrinks to so many bytes. What cannot be read is not joined.
     async fn neighbours<'tree>(
         &'tree self,
         path: &[(Visit<'tree>, usize)],
         mut bytes: usize,
-    ) -> Result<Vec<Visit<'tree>>, TreeError> {
+    ) -> Vec<Visit<'tree>> {
         let mut neighbours = Vec::new();
         for (parent, at) in path.iter().rev() {
             if bytes >= BYTES_MIN {
@@ -151,11 +127,12 @@ impl Tree {
             }
             // An empty node is not joined but dropped.
             if let Some(next) = neighbour(*at, parent.node().len()).filter(|_| bytes > 0) {
-                neighbours.push(self.visit_child(parent, next).await?);
+                let Ok(read) = self.visit_child(parent, next).await else { break };
+                neighbours.push(read);
             }
             bytes = parent.node().bytes() - CHILD_LEN;
         }
-        Ok(neighbours)
+        neighbours
     }
 
     /// The second step.
@@ -200,6 +177,14 @@ impl Change<'_> {
         Arc::unwrap_or_clone(node)
     }
 
+    /// Whether the node behind a link can be changed.
+    fn is_here(&self, link: &Link) -> bool {
+        match link {
+            Link::Dirty(_) => true,
+            Link::Clean(pointer) => self.loaded.iter().any(|(loaded, _)| loaded == pointer),
+        }
+    }
+
     fn apply(&mut self, node: &mut Node, key: Key, value: Option<Arc<[u8]>>) -> Effect {
         match node {
             Node::Leaf(items) => put(items, key, value),
@@ -228,7 +213,8 @@ impl Change<'_> {
         }
         // A leaf that was begun at the end of a full one is small, and is left to grow.
         let is_small = effect == Effect::Shrunk && bytes < BYTES_MIN;
-        match neighbour(at, inner.branches.len()).filter(|_| is_small) {
+        let is_here = |next: &usize| self.is_here(&inner.branches[*next].link);
+        match neighbour(at, inner.branches.len()).filter(|next| is_small && is_here(next)) {
             Some(next) => self.join(inner, at.min(next)),
             None => Effect::Grown,
         }

@@ -25,9 +25,9 @@ pub struct ParityUpdates {
     pub rcw_rows: u64,
 }
 
-/// Whether the medium has lost what was asked. Else it may be there another time: when a member is back, or answers.
+/// Whether the medium has lost what was asked. Else it may be there another time: when a member is back, or answers, or the system has memory.
 pub(crate) fn is_lost(error: &IoError) -> bool {
-    matches!(error.kind, IoErrorKind::Medium | IoErrorKind::BadBlock | IoErrorKind::Other)
+    matches!(error.kind, IoErrorKind::Medium | IoErrorKind::BadBlock)
 }
 
 /// A volume.

@@ -437,7 +437,7 @@ fn a_file_that_cannot_be_read_keeps_no_other_one_waiting() {
         Box::pin(async move {
             let state = fs.shared.state.lock().await;
             state.look_at_blocks(other, 0..3).await.unwrap();
-            state.store.tree().look_at(Key::new(other, KeyKind::Inline, 0)).await.unwrap();
+            state.store.tree().get(Key::new(other, KeyKind::Inline, 0)).await.unwrap();
         })
     });
     // Whole stripes of the one file come before any of the other, and single blocks of it beside that.
