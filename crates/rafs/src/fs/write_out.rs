@@ -40,6 +40,7 @@ enum Needs {
     Nothing,
     /// It is overwritten where it lies.
     OwnPlace,
+    /// It gets a new place.
     Place,
 }
 
@@ -160,7 +161,7 @@ impl State {
         }
     }
 
-    /// Parts stay lent until the write-out ends, which so passes over them.
+    /// Parts stay lent until the write-out ends, so that it does not look at them again.
     fn put_aside(&mut self, parts: impl IntoIterator<Item = Lent>, error: FsError) {
         for part in parts {
             self.aside.entry(part.owner.inode).or_insert_with(|| (error, Vec::new())).1.push(part);

@@ -48,7 +48,7 @@ impl FileSystem {
                 Found::Work(work) if users == Users::Refuse => {
                     bail!("{}; wait for that, and stop it then", work.told())
                 }
-                // A mount that is made becomes one that is used.
+                // The work may have been a mount, which is in use now: look again.
                 Found::Work(_) if self.waits_while(patience, |used| matches!(used, Use::Work(_))) => {}
                 Found::Work(work) if users == Users::Force => {
                     self.close();
@@ -105,7 +105,7 @@ impl FileSystem {
         self.waits_while(patience, |used| !matches!(used, Use::None))
     }
 
-    /// Waits while its use is such a one. Returns whether that came to an end.
+    /// Waits while `is_such` holds for its use. Returns whether it no longer does.
     fn waits_while(&self, patience: Patience<'_>, is_such: impl Fn(&Use) -> bool) -> bool {
         let mut watch = patience.watch();
         let mut state = self.state.lock();
