@@ -5,7 +5,8 @@ use thiserror::Error;
 /// How a member failed, as far as the engine reacts differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoErrorKind {
-    /// The medium could not deliver or take the data here; other places may be fine (EIO, EILSEQ, EREMOTEIO).
+    /// The medium could not deliver or take the data here; other places may be fine (EIO, ENODATA, EILSEQ, EREMOTEIO;
+    /// EBADMSG and EUCLEAN of a file system below that finds damage).
     Medium,
     /// The device is gone altogether (ENODEV, ENXIO, ESHUTDOWN, EBADF).
     Gone,
@@ -50,7 +51,9 @@ impl IoError {
     /// Classifies an errno from io_uring or a system call.
     pub fn from_errno(errno: i32) -> Self {
         let kind = match errno {
-            libc::EIO | libc::EILSEQ | libc::EREMOTEIO | libc::EBADMSG | libc::ENODATA => IoErrorKind::Medium,
+            libc::EIO | libc::EILSEQ | libc::EREMOTEIO | libc::EBADMSG | libc::EUCLEAN | libc::ENODATA => {
+                IoErrorKind::Medium
+            }
             libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN | libc::EBADF | libc::ENOTCONN | libc::EPIPE => {
                 IoErrorKind::Gone
             }

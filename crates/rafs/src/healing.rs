@@ -13,7 +13,7 @@ use stripewise_device::{IoBuf, IoError, SharedBuf};
 use crate::{
     mutants::{Mutant, lives},
     shape::{BlockNo, Cell, Order, StripeNo},
-    volume::Volume,
+    volume::{Volume, is_lost},
 };
 
 /// Heals blocks of a volume.
@@ -44,14 +44,22 @@ impl Healing {
     }
 
     /// A block as redundancy has it, if that is right. Its place gets it back.
-    pub(crate) async fn find(&self, place: BlockNo, is_right: impl Fn(&[u8]) -> bool) -> Option<SharedBuf> {
+    ///
+    /// # Errors
+    /// If none is right of those that can be read, and one cannot be read just now.
+    pub(crate) async fn find(
+        &self,
+        place: BlockNo,
+        is_right: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<SharedBuf>, IoError> {
         let geometry = self.volume.geometry();
         let (stripe, slot) = geometry.locate(place);
         let cell = geometry.cell(self.order, slot);
-        let mut found = None;
+        let (mut found, mut unread) = (None, None);
         let ways = if lives(Mutant::RedundancyNotAsked) { 0 } else { self.volume.other_ways() };
         for way in 0..ways {
             let read = self.volume.read_otherwise(way, cell.column, stripe, cell.row..cell.row + 1).await;
+            unread = unread.or(read.as_ref().err().copied().filter(|error| !is_lost(error)));
             let block = read.ok().flatten().and_then(|mut blocks| blocks.pop());
             let is_taken = |block: &IoBuf| is_right(block) || lives(Mutant::AnyCopyTaken);
             let Some(block) = block.filter(is_taken).map(IoBuf::freeze) else { continue };
@@ -60,7 +68,10 @@ impl Healing {
             found.get_or_insert(block);
         }
         self.healed.fetch_add(u64::from(found.is_some()), Ordering::Relaxed);
-        found
+        match (found, unread) {
+            (None, Some(error)) => Err(error),
+            (found, _) => Ok(found),
+        }
     }
 
     /// Writes a block back that was found in one of the other ways.

@@ -160,7 +160,7 @@ impl Reader {
             return read;
         }
         let healing = Healing::new(self.volume.clone(), self.order, false);
-        match healing.find(BlockNo(place), is_right).await {
+        match healing.find(BlockNo(place), is_right).await? {
             Some(found) => Ok(found),
             None => read,
         }
@@ -189,7 +189,7 @@ impl Reader {
         // A member may lie: what redundancy has is no damage. The next mount heals it.
         let open = |block: &[u8]| self.decode(block, wanted.place).and_then(|found| wanted.accept(found));
         let healing = Healing::new(self.volume.clone(), self.order, false);
-        match healing.find(BlockNo(wanted.place), |block| open(block).is_ok()).await {
+        match healing.find(BlockNo(wanted.place), |block| open(block).is_ok()).await? {
             Some(block) => open(&block),
             None => Err(objection),
         }

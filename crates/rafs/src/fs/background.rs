@@ -131,9 +131,8 @@ async fn clean(shared: &Shared, is_idle: bool) -> Result<bool, FsError> {
         if shared.state.lock().await.empties_stripes_of_tree() {
             written = written.and(shared.make_journal_room().await);
         }
-        let ended = stepped.map(drop).and(written);
-        shared.state.lock().await.end_cleaning(&ended);
-        ended?;
+        shared.state.lock().await.end_cleaning();
+        stepped.and(written)?;
     }
     if is_idle {
         shared.kick.want();

@@ -237,10 +237,9 @@ impl State {
         !self.cleaning.of_tree.is_empty() && self.store.tree().dirty_nodes() > 0
     }
 
-    /// What the pass has found is written out, or it was given up: its victims may be filled again. After an error that will come again
-    /// there are no more passes.
-    pub(super) fn end_cleaning(&mut self, ended: &Result<(), FsError>) {
-        self.cleans &= matches!(ended, Ok(()) | Err(FsError::NoSpace | FsError::Io(_)));
+    /// What the pass has found is written out, or it was given up: its victims may be filled again. No pass tries them again before they
+    /// change, so that errors which come again end passes, too.
+    pub(super) fn end_cleaning(&mut self) {
         self.store.avoid(&BTreeSet::new());
         let of_tree = std::mem::take(&mut self.cleaning.of_tree);
         let left = self.store.half_empty(GroupKind::Metadata);

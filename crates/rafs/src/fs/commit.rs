@@ -60,13 +60,12 @@ impl State {
     /// Reads what is going to change of the tree when inodes and small files are put there, before anything does.
     async fn look_at_dirty(&mut self, files: &[u64]) -> Result<(), FsError> {
         self.check_writable()?;
-        for number in self.dirty.iter().chain(files) {
-            self.store.tree().get(Key::new(*number, KeyKind::Inode, 0)).await?;
-        }
+        let inodes = self.dirty.iter().chain(files).map(|number| Key::new(*number, KeyKind::Inode, 0));
+        self.look_at(&inodes.collect::<Vec<_>>()).await?;
         for inode in files {
             let is_first_alone = self.pending(*inode).take(2).eq([0]);
             if is_first_alone && self.live.contains_key(inode) && self.is_small(*inode).await? {
-                self.store.tree().get(Key::new(*inode, KeyKind::Inline, 0)).await?;
+                self.look_at(&[Key::new(*inode, KeyKind::Inline, 0)]).await?;
             }
         }
         Ok(())
@@ -185,11 +184,10 @@ impl State {
 
     /// Reads what is going to change when an inode is freed, before anything does.
     async fn look_at_unused(&self, number: u64) -> Result<(), FsError> {
-        let tree = self.store.tree();
-        tree.get(orphan_key(number)).await?;
+        self.look_at(&[orphan_key(number)]).await?;
         let extents = self.first_mapped(number, 0..u64::MAX, FREED_EXTENTS).await?;
         if extents.len() <= FREED_EXTENTS {
-            items_of(tree, number).await?;
+            items_of(self.store.tree(), number).await?;
         }
         Ok(())
     }
@@ -197,6 +195,7 @@ impl State {
     /// Nobody can see what is in memory only of an inode without names and users.
     fn drop_content(&mut self, number: u64) {
         self.buffer.drop_blocks(number, 0..u64::MAX);
+        self.to_pad.retain(|(inode, _)| *inode != number);
         for run in self.journaled.remove(number, 0..u64::MAX) {
             self.store.forget_data(number, run);
         }
@@ -205,10 +204,13 @@ impl State {
     async fn free_inode(&mut self, number: u64) -> Result<(), FsError> {
         self.drop_content(number);
         let most = if lives(Mutant::OrphanFreedInPart) { 1 } else { FREED_EXTENTS };
+        // These are read before leaves become empty, and go.
+        let mut items = items_of(self.store.tree(), number).await?;
+        items.retain(|key| key.kind != KeyKind::Extent);
         if !self.unmap(number, 0..u64::MAX, most).await? && !lives(Mutant::OrphanFreedInPart) {
             return Ok(());
         }
-        for key in items_of(self.store.tree(), number).await? {
+        for key in items {
             self.store.remove(key).await?;
         }
         self.store.remove(orphan_key(number)).await?;

@@ -10,7 +10,8 @@ use stripewise_format::rafs::{
 use super::{
     Attr, FsError, NewInode,
     attr::{PERMISSIONS, SET_GID},
-    names::FIRST_NUMBER,
+    names::{FIRST_NUMBER, number_key},
+    rename::Place,
     state::{Now, State},
 };
 use crate::mutants::{Mutant, lives};
@@ -55,8 +56,13 @@ impl State {
             return Err(FsError::Links);
         }
         self.reserve(1)?;
+        let number = self.store.new_inode().ok_or(FsError::NoSpace)?;
+        let mut changed = vec![number_key(folder, of_folder.next_number)];
+        changed.extend(target.map(|_| Key::new(number, KeyKind::Inline, 0)));
+        self.look_at(&changed).await?;
         self.begin()?;
-        let made = self.make(folder, &of_folder, Some(name), new, target, now).await;
+        let is = inode_of(folder, Some(&of_folder), new, target, now);
+        let made = self.make((number, is), (folder, name), new.file_type, target, now).await;
         self.end(made)
     }
 
@@ -69,37 +75,43 @@ impl State {
     ) -> Result<Attr, FsError> {
         let of_folder = self.folder(folder).await?;
         self.reserve(1)?;
+        let number = self.store.new_inode().ok_or(FsError::NoSpace)?;
+        self.look_at(&[orphan_key(number)]).await?;
         self.begin()?;
-        let made = self.make(folder, &of_folder, None, new, None, now).await;
+        let is = Inode { links: 0, ..inode_of(folder, Some(&of_folder), new, None, now) };
+        let made = self.make_unnamed(number, is).await;
         self.end(made)
     }
 
     async fn make(
         &mut self,
-        folder: u64,
-        of_folder: &Inode,
-        name: Option<&[u8]>,
-        new: NewInode,
+        (number, is): (u64, Inode),
+        (folder, name): Place<'_>,
+        file_type: FileType,
         target: Option<&[u8]>,
         now: Now,
     ) -> Result<Attr, FsError> {
-        let number = self.store.new_inode();
-        let is_folder = new.file_type == FileType::Folder;
-        self.add_live(number, inode_of(folder, Some(of_folder), new, target, now), false);
-        self.hold(number);
-        self.touch(number)?;
+        self.add_new(number, is)?;
         if let Some(target) = target {
             self.store.put(Key::new(number, KeyKind::Inline, 0), target.into()).await?;
         }
-        let Some(name) = name else {
-            self.touch(number)?.links = 0;
-            self.put_orphan(number).await?;
-            return self.attr(number).await;
-        };
-        self.add_entry(folder, name, number, new.file_type).await?;
+        self.add_entry(folder, name, number, file_type).await?;
         self.note_change(folder, now)?;
-        self.touch(folder)?.links += u32::from(is_folder);
+        self.touch(folder)?.links += u32::from(file_type == FileType::Folder);
         self.attr(number).await
+    }
+
+    async fn make_unnamed(&mut self, number: u64, is: Inode) -> Result<Attr, FsError> {
+        self.add_new(number, is)?;
+        self.put_orphan(number).await?;
+        self.attr(number).await
+    }
+
+    /// A new inode is in memory, and used.
+    fn add_new(&mut self, number: u64, is: Inode) -> Result<(), FsError> {
+        self.add_live(number, is, false);
+        self.hold(number);
+        self.touch(number).map(|_| ())
     }
 
     /// Gives an inode another name. The caller uses it once more.
@@ -110,7 +122,7 @@ impl State {
         name: &[u8],
         now: Now,
     ) -> Result<Attr, FsError> {
-        self.folder(folder).await?;
+        let of_folder = self.folder(folder).await?;
         let Attr { file_type, is, .. } = self.attr(number).await?;
         if file_type == FileType::Folder {
             return Err(FsError::IsFolder);
@@ -120,6 +132,7 @@ impl State {
             return Err(FsError::Links);
         }
         self.reserve(1)?;
+        self.look_at(&[number_key(folder, of_folder.next_number), orphan_key(number)]).await?;
         self.begin()?;
         let linked = self.link_begun((number, file_type), folder, name, now).await;
         self.end(linked)
@@ -132,6 +145,7 @@ impl State {
         name: &[u8],
         now: Now,
     ) -> Result<Attr, FsError> {
+        self.add_entry(folder, name, number, file_type).await?;
         let inode = self.touch(number)?;
         inode.links += 1;
         inode.changed_ns = now.ns;
@@ -139,7 +153,6 @@ impl State {
             self.store.remove(orphan_key(number)).await?;
             self.unused.remove(&number);
         }
-        self.add_entry(folder, name, number, file_type).await?;
         self.note_change(folder, now)?;
         self.hold(number);
         self.attr(number).await
@@ -151,6 +164,7 @@ impl State {
         if attr.file_type == FileType::Folder {
             return Err(FsError::IsFolder);
         }
+        self.look_at(&[number_key(folder, entry.number), orphan_key(entry.inode)]).await?;
         self.begin()?;
         let removed = self.remove_name(folder, &entry, now).await;
         self.end(removed)
@@ -165,6 +179,7 @@ impl State {
         }
         let (entry, attr) = self.named(folder, name).await?;
         check_empty(&attr)?;
+        self.look_at(&[number_key(folder, entry.number), orphan_key(entry.inode)]).await?;
         self.begin()?;
         let removed = self.remove_name(folder, &entry, now).await;
         self.end(removed)
@@ -179,18 +194,19 @@ impl State {
     }
 
     /// Takes away a name, and the inode if it was the last one.
-    pub(super) async fn remove_name(&mut self, folder: u64, entry: &Entry, now: Now) -> Result<(), FsError> {
+    async fn remove_name(&mut self, folder: u64, entry: &Entry, now: Now) -> Result<(), FsError> {
+        // What is put comes before what is removed, as leaves that become empty go.
+        self.lose_name(folder, entry, now).await?;
         self.remove_entry(folder, entry).await?;
-        self.note_change(folder, now)?;
+        self.note_change(folder, now)
+    }
+
+    /// An entry of a folder no longer leads to its inode.
+    pub(super) async fn lose_name(&mut self, folder: u64, entry: &Entry, now: Now) -> Result<(), FsError> {
         if entry.file_type == FileType::Folder {
             let of_folder = self.touch(folder)?;
             of_folder.links = of_folder.links.saturating_sub(1);
         }
-        self.lose_name(entry, now).await
-    }
-
-    /// An inode has one name less.
-    pub(super) async fn lose_name(&mut self, entry: &Entry, now: Now) -> Result<(), FsError> {
         let inode = self.touch(entry.inode)?;
         inode.changed_ns = now.ns;
         inode.links = if entry.file_type == FileType::Folder { 0 } else { inode.links.saturating_sub(1) };

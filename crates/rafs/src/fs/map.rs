@@ -68,6 +68,23 @@ impl Mapped {
         let blocks = (within.end - within.start) as u32;
         Some(Self { first: within.start, extent: Extent { place, blocks, crcs } })
     }
+
+    /// What it keeps when its file loses some of these blocks: what lies before them, and behind them.
+    fn rests(&self, blocks: &Range<u64>) -> impl Iterator<Item = Self> {
+        let own = self.blocks();
+        let behind = if lives(Mutant::ExtentTailLost) { 0..0 } else { blocks.end.min(own.end)..own.end };
+        [own.start..blocks.start.max(own.start), behind].into_iter().filter_map(|rest| self.part(&rest))
+    }
+
+    /// Extents that items of the tree can hold, with the same blocks.
+    fn items(&self) -> Vec<Self> {
+        let most = if self.extent.crcs.is_some() { CHECKED_BLOCKS_MAX } else { usize::MAX };
+        let Range { start, end } = self.blocks();
+        (start..end)
+            .step_by(most)
+            .filter_map(|from| self.part(&(from..from.saturating_add(most as u64))))
+            .collect()
+    }
 }
 
 impl State {
@@ -107,13 +124,20 @@ impl State {
         Ok(all)
     }
 
+    /// Reads where these keys are, or belong, before anything changes there: a change that cannot read ends all changes.
+    pub(super) async fn look_at(&self, keys: &[Key]) -> Result<(), FsError> {
+        for key in keys {
+            self.store.tree().get(*key).await?;
+        }
+        Ok(())
+    }
+
     /// Reads what is going to change of the tree when blocks of a file lose their places, or get others, before anything does.
     pub(super) async fn look_at_blocks(&self, inode: u64, blocks: Range<u64>) -> Result<(), FsError> {
         // What is left of the last extent goes there.
         let behind = Key::new(inode, KeyKind::Extent, blocks.end);
         self.mapped(inode, blocks).await?;
-        self.store.tree().get(behind).await?;
-        Ok(())
+        self.look_at(&[behind]).await
     }
 
     /// A file loses blocks: their places are freed. `max` bounds the extents that are looked at. Returns whether that was all.
@@ -123,19 +147,35 @@ impl State {
         blocks: Range<u64>,
         max: usize,
     ) -> Result<bool, FsError> {
-        let all = self.first_mapped(inode, blocks.clone(), max).await?;
+        let mut all = self.first_mapped(inode, blocks.clone(), max).await?;
         let is_all = all.len() <= max;
-        for one in all.into_iter().take(max) {
-            let own = one.blocks();
-            let Some(gone) = one.part(&blocks) else { continue };
-            self.store.remove(extent_key(inode, one.first)).await?;
-            self.store.let_data_come_first();
-            let behind = if lives(Mutant::ExtentTailLost) { 0..0 } else { gone.blocks().end..own.end };
-            for rest in [own.start..gone.first, behind] {
-                if let Some(rest) = one.part(&rest) {
-                    self.put_extent(inode, &rest).await?;
-                }
+        all.truncate(max);
+        self.replace(inode, &blocks, &all, Vec::new()).await?;
+        Ok(is_all)
+    }
+
+    /// A file gets extents in the place of what old ones have of these blocks: the places of these are freed.
+    ///
+    /// What is put comes before what is removed. A leaf that becomes empty goes, and what is put where it was belongs to the one beside
+    /// it, which nobody has [looked at](State::look_at_blocks).
+    async fn replace(
+        &mut self,
+        inode: u64,
+        blocks: &Range<u64>,
+        old: &[Mapped],
+        new: Vec<Mapped>,
+    ) -> Result<(), FsError> {
+        let mut put = new;
+        put.extend(old.iter().flat_map(|one| one.rests(blocks)));
+        for one in &put {
+            self.store.put(extent_key(inode, one.first), one.extent.encode().into()).await?;
+        }
+        for one in old {
+            let Some(gone) = one.part(blocks) else { continue };
+            if put.iter().all(|put| put.first != one.first) {
+                self.store.remove(extent_key(inode, one.first)).await?;
             }
+            self.store.let_data_come_first();
             if !lives(Mutant::OldPlacesLeak) {
                 self.store.free(one.places(&gone.blocks()))?;
             }
@@ -143,7 +183,7 @@ impl State {
             of_file.blocks = of_file.blocks.saturating_sub(gone.extent.blocks.into());
             self.moved(inode);
         }
-        Ok(is_all)
+        Ok(())
     }
 
     /// The places of blocks that were written to free ones are taken. The file [gets](State::map) them next.
@@ -153,26 +193,12 @@ impl State {
 
     /// A file gets blocks whose places were taken, in the place of what it had there.
     pub(super) async fn map(&mut self, inode: u64, new: Mapped) -> Result<(), FsError> {
-        if !lives(Mutant::OldExtentsStay) {
-            self.unmap(inode, new.blocks(), usize::MAX).await?;
-        }
+        let blocks = new.blocks();
+        let stay = lives(Mutant::OldExtentsStay);
+        let old = if stay { Vec::new() } else { self.mapped(inode, blocks.clone()).await? };
+        self.replace(inode, &blocks, &old, new.items()).await?;
         self.touch(inode)?.blocks += u64::from(new.extent.blocks);
         self.moved(inode);
-        let at = new.blocks();
-        let mut from = at.start;
-        while from < at.end {
-            let most = if new.extent.crcs.is_some() { CHECKED_BLOCKS_MAX as u64 } else { u64::MAX };
-            let to = at.end.min(from.saturating_add(most));
-            if let Some(part) = new.part(&(from..to)) {
-                self.put_extent(inode, &part).await?;
-            }
-            from = to;
-        }
-        Ok(())
-    }
-
-    async fn put_extent(&mut self, inode: u64, one: &Mapped) -> Result<(), FsError> {
-        self.store.put(extent_key(inode, one.first), one.extent.encode().into()).await?;
         Ok(())
     }
 

@@ -152,10 +152,8 @@ impl Fs {
         store.renew_anchors().await.map_err(MountError::Anchors)?;
         let ns = i64::try_from(options.created_us.saturating_mul(1000)).unwrap_or(i64::MAX);
         let new = NewInode { file_type: FileType::Folder, permissions: 0o755, uid, gid, device: 0 };
-        let number = store.new_inode();
-        debug_assert_eq!(number, ROOT);
         let root = inode_of(ROOT, None, new, None, Now { at: Timestamp::default(), ns });
-        let key = Key::new(number, KeyKind::Inode, 0);
+        let key = Key::new(ROOT, KeyKind::Inode, 0);
         store.put(key, root.encode().into()).await.map_err(FsError::from)?;
         store.close().await.map_err(FsError::from)?;
         Ok(superblock)

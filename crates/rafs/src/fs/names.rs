@@ -58,7 +58,24 @@ impl State {
         let mut entries = self.entries_of_hash(folder, key).await?;
         entries.push(entry.clone());
         self.put_entries(key, &entries).await?;
-        self.put_entries(Key::new(folder, KeyKind::Number, number), &[entry]).await
+        self.put_entries(number_key(folder, number), &[entry]).await
+    }
+
+    /// An entry of a folder leads to another inode. It keeps its name and its number.
+    pub(super) async fn redirect_entry(
+        &mut self,
+        folder: u64,
+        entry: &Entry,
+        inode: u64,
+        file_type: FileType,
+    ) -> Result<(), FsError> {
+        let key = self.name_key(folder, &entry.name);
+        let entry = Entry { inode, file_type, ..entry.clone() };
+        let mut entries = self.entries_of_hash(folder, key).await?;
+        entries.retain(|other| other.number != entry.number);
+        entries.push(entry.clone());
+        self.put_entries(key, &entries).await?;
+        self.put_entries(number_key(folder, entry.number), &[entry]).await
     }
 
     /// Takes an entry from a folder that is in memory.
@@ -74,7 +91,7 @@ impl State {
             self.put_entries(key, &entries).await?;
         }
         if !lives(Mutant::OldNumberStays) {
-            self.store.remove(Key::new(folder, KeyKind::Number, entry.number)).await?;
+            self.store.remove(number_key(folder, entry.number)).await?;
         }
         Ok(())
     }
@@ -86,8 +103,8 @@ impl State {
         behind: u64,
         max: usize,
     ) -> Result<Vec<FolderEntry>, FsError> {
-        let from = Key::new(folder, KeyKind::Number, behind.saturating_add(1));
-        let mut scan = Scan::over(from..=Key::new(folder, KeyKind::Number, u64::MAX));
+        let mut scan =
+            Scan::over(number_key(folder, behind.saturating_add(1))..=number_key(folder, u64::MAX));
         let mut all = Vec::new();
         while all.len() < max {
             let Some(items) = scan.batch(self.store.tree()).await? else { break };
@@ -121,6 +138,11 @@ impl State {
         self.store.put(key, value.into()).await?;
         Ok(())
     }
+}
+
+/// The key of an entry by its number.
+pub(super) fn number_key(folder: u64, number: u64) -> Key {
+    Key::new(folder, KeyKind::Number, number)
 }
 
 /// Whether bytes may be the name of a new entry.

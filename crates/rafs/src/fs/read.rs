@@ -139,7 +139,7 @@ impl Plan {
                     if !mapped.has(number, &bytes) && !hidden(&number) {
                         let damaged = FsError::Damaged { inode, block: number };
                         let is_right = |bytes: &[u8]| mapped.has(number, bytes);
-                        let found = healing.find(mapped.place(number), is_right).await;
+                        let found = healing.find(mapped.place(number), is_right).await?;
                         into.copy_from_slice(&found.ok_or(damaged)?);
                     }
                     number += 1;

@@ -4,8 +4,8 @@ use stripewise_format::rafs::{inode::FileType, names::Entry};
 
 use super::{
     Attr, FsError,
-    entries::{LINKS_MAX, check_empty},
-    names::check_name,
+    entries::{LINKS_MAX, check_empty, orphan_key},
+    names::{check_name, number_key},
     state::{Now, State},
 };
 use crate::mutants::{Mutant, lives};
@@ -60,6 +60,7 @@ impl State {
                     self.check_outside(entry.inode, from.0).await?;
                 }
                 self.reserve(1)?;
+                self.look_at(&[number_key(from.0, moved.number), number_key(to.0, entry.number)]).await?;
                 self.begin()?;
                 let exchanged = self.exchange((from.0, &moved), (to.0, &entry), now).await;
                 self.end(exchanged)
@@ -74,8 +75,13 @@ impl State {
                     self.check_new(to.0, to.1).await?;
                 }
                 self.reserve(1)?;
-                self.begin()?;
                 let there = there.map(|(entry, _)| entry);
+                let new = there.as_ref().map_or(into.next_number, |there| there.number);
+                self.look_at(&[number_key(from.0, moved.number), number_key(to.0, new)]).await?;
+                if let Some(there) = &there {
+                    self.look_at(&[orphan_key(there.inode)]).await?;
+                }
+                self.begin()?;
                 let moved = self.move_entry(from.0, &moved, to, there, now).await;
                 self.end(moved)
             }
@@ -90,24 +96,25 @@ impl State {
         there: Option<Entry>,
         now: Now,
     ) -> Result<(), FsError> {
+        // What is put comes before what is removed, as leaves that become empty go.
         match there {
-            Some(there) if lives(Mutant::ReplacedStays) => self.remove_entry(to.0, &there).await?,
-            Some(there) => self.remove_name(to.0, &there, now).await?,
-            None => {}
+            Some(there) => {
+                self.redirect_entry(to.0, &there, moved.inode, moved.file_type).await?;
+                if !lives(Mutant::ReplacedStays) {
+                    self.lose_name(to.0, &there, now).await?;
+                }
+            }
+            None => self.add_entry(to.0, to.1, moved.inode, moved.file_type).await?,
         }
         self.remove_entry(from, moved).await?;
-        self.add_entry(to.0, to.1, moved.inode, moved.file_type).await?;
         self.come(from, to.0, moved, now)?;
         self.note_change(from, now)?;
         self.note_change(to.0, now)
     }
 
     async fn exchange(&mut self, one: (u64, &Entry), other: (u64, &Entry), now: Now) -> Result<(), FsError> {
-        for (folder, entry) in [one, other] {
-            self.remove_entry(folder, entry).await?;
-        }
         for ((folder, entry), (from, came)) in [(one, other), (other, one)] {
-            self.add_entry(folder, &entry.name, came.inode, came.file_type).await?;
+            self.redirect_entry(folder, entry, came.inode, came.file_type).await?;
             self.come(from, folder, came, now)?;
             self.note_change(folder, now)?;
         }

@@ -123,17 +123,17 @@ impl Shared {
             let files = state.buffer.files().map(|inode| (inode, state.pending(inode).count()));
             (along_max(&state), files.filter(|(_, count)| *count > 0).collect::<Vec<_>>())
         };
-        let (mut files, mut blocks) = (Vec::new(), 0);
+        let (mut files, mut blocks, mut result) = (Vec::new(), 0, Ok(()));
         for (inode, count) in waiting {
-            self.journal_file(inode).await?;
+            result = result.and(self.journal_file(inode).await);
             files.push(inode);
             blocks += count % most;
             if blocks >= most {
-                self.commit_part(&std::mem::take(&mut files), usize::MAX).await?;
+                result = result.and(self.commit_part(&std::mem::take(&mut files), usize::MAX).await);
                 blocks = 0;
             }
         }
-        self.commit_part(&files, usize::MAX).await
+        result.and(self.commit_part(&files, usize::MAX).await)
     }
 
     /// Commits all changes, with up to so many blocks of each of these files. If that does not fit the journal, the files are written out
@@ -182,10 +182,11 @@ impl Shared {
             if !is_full(committed) {
                 return committed;
             }
+            // Another task's file may be one that cannot be written. In the end, this task's own file counts.
             for inode in files {
-                self.write_out(Scope::File(inode)).await?;
+                let _ = self.write_out(Scope::File(inode)).await;
             }
-            self.make_journal_room().await?;
+            let _ = self.make_journal_room().await;
         }
         self.commit_alone(own, along).await
     }
@@ -214,34 +215,24 @@ impl Shared {
         (committed, waiting.files)
     }
 
-    /// Makes durable what [`Shared::commit_once`] would, even if clients write faster than room is made: they wait meanwhile.
+    /// Makes durable what [`Shared::commit_once`] would, but of other tasks' files, even if clients write faster than room is made: they
+    /// wait meanwhile.
     pub(super) async fn commit_alone(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
         let _turn = self.turn.lock().await;
         let mut state = self.state.lock().await;
         if let Some(told) = own.and_then(|ticket| *ticket.1.lock()) {
             return told;
         }
-        let waiting = self.waiting(&state, own, along);
-        let committed = self.checkpoint_alone(&mut state, &waiting.files).await;
-        if committed.is_ok() {
-            waiting.tickets.iter().for_each(|ticket| *ticket.1.lock() = Some(committed));
-            state.overtaken.retain(|inode| waiting.files.binary_search(inode).is_err());
-        } else {
-            // Another task's file may be the one that cannot be written, so only this task is told.
-            self.syncs.lock().extend(waiting.tickets);
-        }
-        committed
+        let files = comes_along(&state, own, along);
+        self.checkpoint_alone(&mut state, &files).await?;
+        state.overtaken.retain(|inode| files.binary_search(inode).is_err());
+        Ok(())
     }
 
     /// Takes the tickets of all tasks that wait in fsync.
     fn waiting(&self, state: &State, own: Option<&Ticket>, along: Along) -> Waiting {
         let tickets = std::mem::take(&mut *self.syncs.lock());
-        let mut files: Vec<u64> = tickets.iter().chain(own).map(|ticket| ticket.0).collect();
-        if along == Along::Overtaken && !lives(Mutant::OvertakenForgotten) {
-            files.extend(&state.overtaken);
-        }
-        files.sort_unstable();
-        files.dedup();
+        let files = comes_along(state, tickets.iter().chain(own), along);
         Waiting { tickets, files }
     }
 
@@ -252,14 +243,16 @@ impl Shared {
             if lives(Mutant::JournaledNotWrittenOut) {
                 files.clear();
             }
+            let mut written = Ok(());
             for inode in files {
-                self.write_out(Scope::File(inode)).await?;
+                written = written.and(self.write_out(Scope::File(inode)).await);
             }
             let mut state = self.state.lock().await;
             // Others may have synced small files meanwhile.
             if state.journaled.is_empty() || lives(Mutant::JournaledNotWrittenOut) {
                 return state.checkpoint().await;
             }
+            written?;
         }
         let _turn = self.turn.lock().await;
         self.checkpoint_alone(&mut *self.state.lock().await, &[]).await
@@ -364,6 +357,21 @@ impl Shared {
         }
         result.map(|()| written)
     }
+}
+
+/// The files of these tickets, and others whose blocks come along with a commit, in order.
+fn comes_along<'ticket>(
+    state: &State,
+    tickets: impl IntoIterator<Item = &'ticket Ticket>,
+    along: Along,
+) -> Vec<u64> {
+    let mut files: Vec<u64> = tickets.into_iter().map(|ticket| ticket.0).collect();
+    if along == Along::Overtaken && !lives(Mutant::OvertakenForgotten) {
+        files.extend(&state.overtaken);
+    }
+    files.sort_unstable();
+    files.dedup();
+    files
 }
 
 /// Blocks that come along with a commit at most.

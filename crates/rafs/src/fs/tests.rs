@@ -1,5 +1,6 @@
 //! The file system against a model, through power failures, kills, failing writes and full volumes.
 
+mod lost;
 mod model;
 mod policy;
 mod single;
@@ -247,7 +248,8 @@ impl World {
             }
             Action::Read { file } => {
                 let Some((id, inode)) = self.model.file(file) else { return };
-                let read = self.run(move |fs| Box::pin(fs.read(inode, 0, 1 << 20))).unwrap();
+                let read = self.run(move |fs| Box::pin(fs.read(inode, 0, 1 << 20)));
+                let Some(read) = self.accept(read) else { return };
                 assert!(read[..] == self.model.bytes(id)[..], "a read gives other bytes");
             }
             Action::Fsync { file } => {

@@ -191,7 +191,7 @@ impl State {
     /// A file that is in memory loses blocks, wherever they are. Its extents are read first: if that fails, it loses none.
     async fn lose_blocks(&mut self, number: u64, blocks: Range<u64>) -> Result<(), FsError> {
         if blocks.start == 0 {
-            self.store.tree().get(Key::new(number, KeyKind::Inline, 0)).await?;
+            self.look_at(&[Key::new(number, KeyKind::Inline, 0)]).await?;
         }
         self.look_at_blocks(number, blocks.clone()).await?;
         self.begin()?;
@@ -206,10 +206,13 @@ impl State {
                 self.store.forget_data(number, run);
             }
         }
-        if blocks.contains(&0) {
-            self.store.remove(Key::new(number, KeyKind::Inline, 0)).await?;
-        }
+        // What is not there is not removed: the leaf that it belongs to may be gone by then, and the next one unread.
+        let inline = Key::new(number, KeyKind::Inline, 0);
+        let has_inline = blocks.contains(&0) && self.store.tree().get(inline).await?.is_some();
         self.unmap(number, blocks, usize::MAX).await?;
+        if has_inline {
+            self.store.remove(inline).await?;
+        }
         Ok(())
     }
 

@@ -270,7 +270,7 @@ impl State {
     async fn needs(&mut self, lent: &Lent) -> Result<Needs, FsError> {
         let inode = lent.owner.inode;
         if lent.first == 0 && lent.blocks() == 1 && self.is_small(inode).await? {
-            self.store.tree().get(Key::new(inode, KeyKind::Inline, 0)).await?;
+            self.look_at(&[Key::new(inode, KeyKind::Inline, 0)]).await?;
             return Ok(Needs::Nothing);
         }
         Ok(if self.is_overwritten(lent).await? { Needs::OwnPlace } else { Needs::Place })
@@ -417,7 +417,7 @@ impl State {
     async fn look_at_part(&self, part: &Lent) -> Result<(), FsError> {
         let inode = part.owner.inode;
         if part.first == 0 {
-            self.store.tree().get(Key::new(inode, KeyKind::Inline, 0)).await?;
+            self.look_at(&[Key::new(inode, KeyKind::Inline, 0)]).await?;
         }
         self.look_at_blocks(inode, part.first..part.first + part.blocks()).await
     }

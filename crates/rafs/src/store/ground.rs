@@ -119,7 +119,8 @@ pub(crate) async fn read_anchor(
     }
 }
 
-/// Of the copies in a row, the first one that can be read and counts; else what is wrong with the first one that can be read.
+/// Of the copies in a row, the first one that can be read and counts, or one that redundancy has; else what is wrong with the first one
+/// that can be read.
 pub(crate) async fn first_copy<T, E>(
     volume: &dyn Volume,
     place: u64,

@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use stripewise_device::SharedBuf;
 use stripewise_format::rafs::{
-    anchor::Anchor,
+    anchor::{Anchor, INODES_END},
     journal::{Change, Run},
     key::{Key, KeyKind},
     superblock::Superblock,
@@ -218,10 +218,11 @@ impl Store {
         Ok(had)
     }
 
-    /// A number for a new inode, which no other one has or had.
-    pub fn new_inode(&mut self) -> u64 {
-        self.next_inode += 1;
-        self.next_inode - 1
+    /// A number for a new inode, which no other one has or had; none if all were given away.
+    pub fn new_inode(&mut self) -> Option<u64> {
+        let number = self.next_inode;
+        self.next_inode = number.checked_add(1).filter(|next| *next <= INODES_END)?;
+        Some(number)
     }
 
     /// Inodes in the tree.

@@ -283,7 +283,7 @@ impl NodeStore for Nodes {
         Box::pin(async move { read.await.into_one().map(IoBuf::freeze) })
     }
 
-    fn find(&self, place: BlockNo, is_right: IsRight) -> BoxFuture<Option<SharedBuf>> {
+    fn find(&self, place: BlockNo, is_right: IsRight) -> BoxFuture<Result<Option<SharedBuf>, IoError>> {
         let healing = self.healing.clone();
         Box::pin(async move { healing.find(place, is_right).await })
     }

@@ -1,7 +1,7 @@
 //! Inserts and removes.
 //!
-//! A change has two steps. The first one reads the way to the leaf, and the neighbours with which nodes may have to be joined. It
-//! can fail, and changes nothing. The second one changes nodes, reads nothing and cannot fail.
+//! A change has two steps. The first one reads the way to the leaf, and the neighbours with which nodes may be joined. It can fail, and
+//! changes nothing; a neighbour that cannot be read is no failure, but is not joined. The second one changes nodes, reads nothing and cannot fail.
 
 use std::mem;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Tree {
     /// Gives a key a value. Returns the value that it had before.
     ///
     /// # Errors
-    /// [`TreeError`], if a node cannot be read or the value is too long. The tree is as it was.
+    /// [`TreeError`], if a node on the way to the leaf cannot be read, or the value is too long. The tree is as it was.
     pub async fn insert(&mut self, key: Key, value: Arc<[u8]>) -> Result<Option<Arc<[u8]>>, TreeError> {
         let len = value.len();
         if len > VALUE_MAX {
@@ -58,7 +58,7 @@ impl Tree {
     /// Removes a key. Returns the value that it had.
     ///
     /// # Errors
-    /// [`TreeError`], if a node cannot be read. The tree is as it was.
+    /// [`TreeError`], if a node on the way to the leaf cannot be read. The tree is as it was.
     pub async fn remove(&mut self, key: Key) -> Result<Option<Arc<[u8]>>, TreeError> {
         let Prepared { old, loaded } = self.prepare(key, None).await?;
         if old.is_some() {

@@ -44,8 +44,9 @@ impl Source {
         let uuid = self.uuid;
         let is_right = move |block: &[u8]| expected.open(block, uuid).is_ok();
         match self.store.find(place, Box::new(is_right)).await {
-            Some(block) => expected.open(&block, uuid),
-            None => Err(damaged),
+            Ok(Some(block)) => expected.open(&block, uuid),
+            Ok(None) => Err(damaged),
+            Err(source) => Err(TreeError::Unreadable { place, source }),
         }
     }
 

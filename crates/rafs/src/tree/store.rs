@@ -12,8 +12,8 @@ pub trait NodeStore: Send + Sync + 'static {
     /// Reads a block.
     fn read(&self, place: BlockNo) -> BoxFuture<Result<SharedBuf, IoError>>;
 
-    /// A block that is not what it should be, as redundancy has it, if that is.
-    fn find(&self, _place: BlockNo, _is_right: IsRight) -> BoxFuture<Option<SharedBuf>> {
-        Box::pin(std::future::ready(None))
+    /// A block that is not what it should be, as redundancy has it, if that is. An error: it may be there another time.
+    fn find(&self, _place: BlockNo, _is_right: IsRight) -> BoxFuture<Result<Option<SharedBuf>, IoError>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 }

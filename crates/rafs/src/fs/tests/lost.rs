@@ -1,0 +1,127 @@
+//! Nodes of the tree that cannot be read: what needs one fails, and changes nothing.
+
+use parking_lot::Mutex;
+use stripewise_device::IoErrorKind;
+use stripewise_format::rafs::{
+    block::{BlockKind, open},
+    key::{Key, KeyKind},
+    node::Node,
+};
+
+use super::{super::sync::Ticket, *};
+use crate::shape::BlockNo;
+
+/// Where the nodes of the tree lie.
+fn nodes(world: &World) -> Vec<u64> {
+    let (bytes, geometry) = (world.volume.bytes_now(), world.volume.geometry());
+    let taken = world.run(move |fs| {
+        Box::pin(async move {
+            let state = fs.shared.state.lock().await;
+            (0..geometry.blocks()).filter(|place| state.store.is_taken(BlockNo(*place))).collect::<Vec<_>>()
+        })
+    });
+    let offsets = taken.into_iter().map(|place| geometry.offset_bytes(Order::Rows, BlockNo(place)));
+    offsets.filter(|at| bytes[*at as usize..].starts_with(&BlockKind::Node.magic())).collect()
+}
+
+/// The leaf that has this key cannot be read any more.
+fn spoil_leaf_of(world: &World, key: Key) {
+    let bytes = world.volume.bytes_now();
+    let has_key = |at: &u64| {
+        let block = &bytes[*at as usize..][..BLOCK_BYTES];
+        let (_, payload) = open(block, BlockKind::Node).unwrap();
+        matches!(Node::decode(payload), Ok(Node::Leaf(items)) if items.iter().any(|item| item.key == key))
+    };
+    let leaf = nodes(world).into_iter().find(has_key).unwrap();
+    world.volume.spoil_block(leaf, IoErrorKind::Medium);
+}
+
+/// A tree of many leaves.
+fn fill(world: &mut World) {
+    for number in 0..24 {
+        world.act(&Action::Create { folder: number, name: number / 2, file_type: FileType::Folder });
+        world.act(&Action::Create { folder: number, name: number, file_type: FileType::File });
+    }
+    for number in 0..100 {
+        let offset_bytes = u32::from(number) % 7 * 9000;
+        world.act(&Action::Write { file: number, offset_bytes, len: 9000 });
+        world.act(&Action::SetAttribute { file: number, name: number % 3, len: 290 });
+    }
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.model.synced(None);
+    // What is lost is not in memory.
+    let stripe_blocks = world.volume.geometry().stripe_blocks();
+    let options = MountOptions { cached_nodes: 1, ..options(stripe_blocks) };
+    world.fs = mount_with(&world.env, &world.volume, options);
+}
+
+fn lost(choice: prop::sample::Index, actions: &[Action]) {
+    let mut world = World::new((4, 4), 300, Order::Rows, 0);
+    fill(&mut world);
+    let nodes = nodes(&world);
+    world.volume.spoil_block(nodes[choice.index(nodes.len())], IoErrorKind::Medium);
+    world.is_failing = true;
+    for action in actions {
+        world.act(action);
+    }
+    world.volume.unspoil();
+    world.is_failing = false;
+    world.act(&Action::Sync);
+    world.look();
+    world.act(&Action::Remount);
+}
+
+/// What needs no device but for reads, and leaves the mount as it is.
+fn plain_action() -> impl Strategy<Value = Action> {
+    action().prop_filter("a mount that goes on", |action| {
+        use Action::{Crash, FailAfter, GoWell, Remount, StopAfter};
+        !matches!(action, Crash(_) | FailAfter(_) | GoWell | Remount | StopAfter(_))
+    })
+}
+
+/// A task's fsync fails if its own file cannot be written out, and not if another task's cannot.
+#[test]
+fn a_lost_file_keeps_no_other_one_from_being_synced() {
+    let mut world = World::new((4, 16), 400, Order::Rows, 0);
+    let [lost, sound] = [b"lost", b"good"].map(|name| single::file(&world, name, &[9; BLOCK_BYTES]));
+    let block = IoBuf::copy_of(&[9; BLOCK_BYTES]).freeze();
+    for at in (0..1500).step_by(2) {
+        let block = block.clone();
+        world.run(move |fs| Box::pin(fs.write(lost, at * BLOCK_BYTES as u64, block))).unwrap();
+    }
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    let stripe_blocks = world.volume.geometry().stripe_blocks();
+    let options = MountOptions { cached_nodes: 1, journal: JournalMode::None, ..options(stripe_blocks) };
+    world.fs = mount_with(&world.env, &world.volume, options);
+    for inode in [lost, sound] {
+        world.run(move |fs| Box::pin(fs.attr(inode))).unwrap();
+    }
+    spoil_leaf_of(&world, Key::new(lost, KeyKind::Extent, 1000));
+    for (inode, at) in [(lost, 1000), (sound, 0)] {
+        let block = block.clone();
+        world.run(move |fs| Box::pin(fs.write(inode, at * BLOCK_BYTES as u64, block))).unwrap();
+    }
+    // Another task waits for the lost file, too.
+    let waits: Ticket = Arc::new((lost, Mutex::new(None)));
+    world.run(move |fs| Box::pin(async move { fs.shared.syncs.lock().push(waits) }));
+    let synced = world.run(move |fs| Box::pin(fs.fsync(lost)));
+    assert!(matches!(synced, Err(FsError::Store(_))), "{synced:?}");
+    assert_eq!(world.run(move |fs| Box::pin(fs.fsync(sound))), Ok(()));
+    world.volume.unspoil();
+    assert_eq!(world.run(move |fs| Box::pin(fs.fsync(lost))), Ok(()));
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 3000, ..ProptestConfig::default() })]
+
+    /// No change ends in the middle, after which nothing could be changed any more. Each was made, or was not.
+    #[test]
+    fn a_lost_node_ends_nothing(
+        choice in any::<prop::sample::Index>(),
+        actions in prop::collection::vec(plain_action(), 1..60),
+    ) {
+        lost(choice, &actions);
+    }
+}
