@@ -4,7 +4,7 @@ use stripewise_device::IoBuf;
 use stripewise_format::rafs::inode::FileType;
 use stripewise_fuse::{
     Errno,
-    protocol::FallocateMode,
+    protocol::{FallocateMode, WriteFlags},
     request::{Fallocate, Lseek, Whence},
 };
 use stripewise_rafs::fs::SetAttr;
@@ -32,9 +32,21 @@ impl Rafs {
         read.map(Answer::Read).map_err(errno)
     }
 
-    pub(crate) async fn write(&self, inode: u64, offset_bytes: u64, data: IoBuf) -> Result<Answer> {
-        let written = self.fs.write(inode, offset_bytes, data.freeze()).await.map_err(errno)?;
-        u32::try_from(written).map(Answer::Written).map_err(|_| Errno::IO)
+    /// The kernel takes all pages of its cache for written that come with a write, whatever number the answer tells: only an error keeps
+    /// the others.
+    pub(crate) async fn write(
+        &self,
+        inode: u64,
+        offset_bytes: u64,
+        flags: WriteFlags,
+        data: IoBuf,
+    ) -> Result<Answer> {
+        let (len, data) = (data.len(), data.freeze());
+        let written = match flags.contains(WriteFlags::CACHE) {
+            true => self.fs.write_all(inode, offset_bytes, data).await.map(|()| len),
+            false => self.fs.write(inode, offset_bytes, data).await,
+        };
+        u32::try_from(written.map_err(errno)?).map(Answer::Written).map_err(|_| Errno::IO)
     }
 
     /// Only what makes zeroes is supported. Space cannot be reserved, as places are given when data are written out;

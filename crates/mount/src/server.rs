@@ -68,8 +68,8 @@ impl Rafs {
         let request = message.request();
         let (node, caller) = (request.node.0, request.caller);
         if let Operation::Write(write) = request.operation {
-            let offset_bytes = write.offset_bytes;
-            return self.write(node, offset_bytes, message.into_data()).await;
+            let (offset_bytes, flags) = (write.offset_bytes, write.write_flags);
+            return self.write(node, offset_bytes, flags, message.into_data()).await;
         }
         match request.operation {
             Operation::Lookup { name } => self.lookup(node, name).await,

@@ -88,3 +88,82 @@ impl Healing {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use stripewise_device::{Completion, IoErrorKind, IoFuture, ReadBufs, ReadDone};
+
+    use super::*;
+    use crate::{
+        shape::Geometry,
+        test_volume::{TestVolume, now},
+    };
+
+    /// The second of its other ways gives a block, or an error of this kind.
+    struct Otherwise(TestVolume, Result<u8, IoErrorKind>);
+
+    impl Volume for Otherwise {
+        fn geometry(&self) -> Geometry {
+            self.0.geometry()
+        }
+
+        fn read(&self, offset_bytes: u64, into: ReadBufs) -> IoFuture<ReadDone> {
+            self.0.read(offset_bytes, into)
+        }
+
+        fn read_rows(&self, stripe: StripeNo, rows: Range<u32>) -> IoFuture<Result<Vec<IoBuf>, IoError>> {
+            self.0.read_rows(stripe, rows)
+        }
+
+        fn write_rows(&self, stripe: StripeNo, first: u32, blocks: &[SharedBuf]) -> Completion {
+            self.0.write_rows(stripe, first, blocks)
+        }
+
+        fn write_blocks(&self, stripe: StripeNo, blocks: &[(Cell, SharedBuf)]) -> Completion {
+            self.0.write_blocks(stripe, blocks)
+        }
+
+        fn flush(&self) -> Completion {
+            self.0.flush()
+        }
+
+        fn other_ways(&self) -> u32 {
+            3
+        }
+
+        fn read_otherwise(
+            &self,
+            way: u32,
+            _column: u32,
+            _stripe: StripeNo,
+            _rows: Range<u32>,
+        ) -> IoFuture<Result<Option<Vec<IoBuf>>, IoError>> {
+            IoFuture::ready(match self.1 {
+                _ if way != 1 => Ok(None),
+                Ok(byte) => Ok(Some(vec![IoBuf::copy_of(&[byte])])),
+                Err(kind) => Err(IoError::new(kind)),
+            })
+        }
+
+        fn discard(&self, stripes: Range<StripeNo>) -> Completion {
+            self.0.discard(stripes)
+        }
+    }
+
+    fn found(way: Result<u8, IoErrorKind>) -> Result<Option<u8>, IoErrorKind> {
+        let volume = Otherwise(TestVolume::new(Geometry::new(2, 4, 8).unwrap()), way);
+        let healing = Healing::new(Arc::new(volume), Order::Rows, false);
+        let found = now(healing.find(BlockNo(3), |block| block == [7]));
+        found.map(|block| block.map(|block| block[0])).map_err(|error| error.kind)
+    }
+
+    #[test]
+    fn what_may_be_there_another_time_is_not_told_as_lost() {
+        assert_eq!(found(Ok(7)), Ok(Some(7)));
+        assert_eq!(found(Ok(8)), Ok(None));
+        assert_eq!(found(Err(IoErrorKind::Medium)), Ok(None));
+        assert_eq!(found(Err(IoErrorKind::Silent)), Err(IoErrorKind::Silent));
+    }
+}

@@ -153,6 +153,9 @@ impl Inode {
             parent: raw.parent.get(),
             next_number: raw.next_number.get(),
         };
+        if inode.size_bytes > i64::MAX as u64 {
+            return Err(ValueError::Nonsense { field: "length of an inode", found: inode.size_bytes });
+        }
         inode.file_type().map(|_| inode)
     }
 }

@@ -21,7 +21,7 @@ pub fn name_hash(name: &[u8], seed: u64) -> u64 {
 pub struct Entry {
     /// The inode.
     pub inode: u64,
-    /// The entry's number in its folder, which no other entry there ever had.
+    /// The entry's number in its folder, which no entry of another name there ever had.
     pub number: u64,
     /// What the inode is.
     pub file_type: FileType,

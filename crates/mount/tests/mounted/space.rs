@@ -5,6 +5,10 @@ use std::{
     io::Write,
 };
 
+use std::process::Command;
+
+use stripewise_testkit::Need;
+
 use super::common::{Disk, MIB, can_run, pattern};
 
 const ENOSPC: i32 = 28;
@@ -40,4 +44,53 @@ fn a_full_volume_says_so_and_takes_files_again_once_some_are_removed() {
     }
     mounted.end();
     assert_eq!(disk.check(), 1);
+}
+
+/// Dirties so many bytes of a mapping of a file, and tells whether msync(2) and close(2) went well.
+const MAPPED: &str = "
+import mmap, os, sys
+path, size = sys.argv[1], int(sys.argv[2])
+fd = os.open(path, os.O_RDWR)
+with mmap.mmap(fd, size) as mapped:
+    mapped[:] = b'm' * size
+    mapped.flush()
+os.fsync(fd)
+os.close(fd)
+";
+
+/// The kernel takes a write of its pages for done as a whole, whatever number is answered.
+#[test]
+fn what_a_mapping_holds_is_written_or_told_to_be_lost() {
+    if !can_run(&[Need::Tool("python3")]) {
+        return;
+    }
+    let mut failures = 0;
+    for free in [0, 256, 512, 768].map(|kib| kib << 10) {
+        let disk = Disk::new(48 * MIB);
+        let mounted = disk.mount();
+        let mut filler = File::create(mounted.path("filler")).unwrap();
+        let mut len = 0;
+        while filler.write_all(&pattern(len, 64 << 10)).and_then(|()| filler.sync_all()).is_ok() {
+            len += 64 << 10;
+        }
+        filler.set_len(len - free).unwrap();
+        File::open(mounted.root()).unwrap().sync_all().unwrap();
+        let path = mounted.path("mapped");
+        File::create(&path).unwrap().set_len(MIB).unwrap();
+        let python =
+            Command::new("python3").args(["-c", MAPPED]).arg(&path).arg(MIB.to_string()).output().unwrap();
+        drop(filler);
+        if python.status.success() {
+            mounted.end();
+            let again = disk.mount();
+            let read = fs::read(again.path("mapped")).unwrap();
+            assert!(read == vec![b'm'; MIB as usize], "{free} bytes: msync went well, and bytes are lost");
+            again.end();
+        } else {
+            failures += 1;
+            mounted.end();
+        }
+        disk.check();
+    }
+    assert!(failures > 0, "none was short of space");
 }

@@ -152,9 +152,11 @@ impl Items {
         let mut next = items.next_number();
         let all = std::mem::take(&mut items.names);
         let (mut taken, mut numbers) = (BTreeSet::new(), BTreeSet::new());
-        // Names that are there twice count before others.
-        let (whole, halves): (Vec<_>, Vec<_>) =
+        // Names that are there twice count before others. Of these, all by their names count before any by its number: two names may have
+        // exchanged their inodes, and of each the older half may be left.
+        let (whole, mut halves): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(_, seen)| seen.by_name && seen.by_number);
+        halves.sort_by_key(|(_, seen)| seen.by_number);
         for (name, seen) in whole.into_iter().chain(halves) {
             let is_whole = seen.by_name && seen.by_number;
             if !is_whole && self.was_removed(folder, &name, seen) {

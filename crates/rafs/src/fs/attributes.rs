@@ -59,6 +59,7 @@ impl State {
             return Err(FsError::Name);
         }
         self.live(number).await?;
+        self.look_at_inode(number).await?;
         let key = self.attribute_key(number, name);
         let mut all = self.attributes_of(number, key).await?;
         match (all.iter().any(|one| one.name == name), how) {
@@ -86,6 +87,7 @@ impl State {
         now: Now,
     ) -> Result<(), FsError> {
         self.live(number).await?;
+        self.look_at_inode(number).await?;
         let key = self.attribute_key(number, name);
         let mut all = self.attributes_of(number, key).await?;
         let before = all.len();

@@ -104,11 +104,11 @@ async fn step(shared: &Shared, committed: &mut Timestamp) -> Result<bool, FsErro
         *committed = shared.env.now();
         shared.commit(None).await?;
     }
-    written?;
     if shared.discard_some().await {
         shared.kick.want();
     }
     let cleans = clean(shared, is_clean).await?;
+    written?;
     Ok(is_clean && !cleans)
 }
 

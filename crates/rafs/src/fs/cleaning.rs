@@ -223,6 +223,10 @@ impl State {
         if !self.buffer.read(inode, blocks.clone()).is_empty() {
             return Ok(());
         }
+        // What could not be written out would wait in the buffer for ever.
+        if self.look_at_move(inode, blocks.clone()).await.is_err() {
+            return Ok(());
+        }
         let bytes = blocks.start * BLOCK_BYTES as u64..blocks.end * BLOCK_BYTES as u64;
         let data = self.bytes(inode, bytes).await?;
         let folder = self.live(inode).await?.inode.parent;

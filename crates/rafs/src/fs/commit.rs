@@ -1,6 +1,6 @@
 //! Commits and checkpoints of the state.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 use stripewise_device::SharedBuf;
 use stripewise_format::rafs::key::{Key, KeyKind};
@@ -28,14 +28,15 @@ const FREED_EXTENTS: usize = 512;
 
 impl State {
     /// Makes all names and attributes durable, and the buffered blocks of these files, of each up to `blocks_max`: they come along in the
-    /// journal.
+    /// journal. All blocks of files that have [replaced](State::replacing) others come along, too.
     ///
     /// # Errors
     /// [`FsError`]; then all is as it was, and is tried again by the next commit.
     pub(super) async fn commit(&mut self, files: &[u64], blocks_max: usize) -> Result<(), FsError> {
-        self.look_at_dirty(files).await?;
+        let files: BTreeSet<u64> = self.replacing.iter().chain(files).copied().collect();
+        self.look_at_dirty(&files).await?;
         self.begin()?;
-        let gathered = self.gather(files, blocks_max).await;
+        let gathered = self.gather(&files, blocks_max).await;
         let Gathered { data, before, new } = self.end(gathered)?;
         let committed = self.store.commit(&data).await;
         if let Err(error) = committed {
@@ -51,6 +52,7 @@ impl State {
             return Err(error.into());
         }
         self.shrunk.clear();
+        self.replacing.clear();
         self.counters.commits += 1;
         self.counters.journaled_blocks += data.iter().map(|one| one.blocks.len() as u64).sum::<u64>();
         self.drop_idle();
@@ -58,7 +60,7 @@ impl State {
     }
 
     /// Reads what is going to change of the tree when inodes and small files are put there, before anything does.
-    async fn look_at_dirty(&mut self, files: &[u64]) -> Result<(), FsError> {
+    async fn look_at_dirty(&mut self, files: &BTreeSet<u64>) -> Result<(), FsError> {
         self.check_writable()?;
         let inodes = self.dirty.iter().chain(files).map(|number| Key::new(*number, KeyKind::Inode, 0));
         self.look_at(&inodes.collect::<Vec<_>>()).await?;
@@ -71,11 +73,12 @@ impl State {
         Ok(())
     }
 
-    async fn gather(&mut self, files: &[u64], blocks_max: usize) -> Result<Gathered, FsError> {
+    async fn gather(&mut self, files: &BTreeSet<u64>, blocks_max: usize) -> Result<Gathered, FsError> {
         let mut gathered = Gathered::default();
         for inode in files {
             let Some(live) = self.live.get(inode) else { continue };
             gathered.before.push((*inode, live.kept_bytes));
+            let blocks_max = if self.replacing.contains(inode) { usize::MAX } else { blocks_max };
             self.gather_file(*inode, blocks_max, &mut gathered).await?;
         }
         self.put_dirty().await?;
@@ -123,9 +126,20 @@ impl State {
         self.raise_kept(inode);
     }
 
-    /// Whether blocks of these files wait in the buffer, or others are in the journal only.
+    /// Whether a crash would lose blocks of a file.
+    pub(super) fn has_pending(&self, inode: u64) -> bool {
+        self.pending(inode).next().is_some()
+    }
+
+    /// Files that need places before a checkpoint: they have blocks that are durable in the journal only, or have replaced others.
+    pub(super) fn need_places(&self) -> BTreeSet<u64> {
+        self.journaled.files().into_iter().chain(self.replacing.iter().copied()).collect()
+    }
+
+    /// Whether blocks of these files, or of such that [need places](State::need_places), wait for them.
     pub(super) fn wait_for_places(&self, files: &[u64]) -> bool {
-        !self.journaled.is_empty() || files.iter().any(|inode| self.pending(*inode).next().is_some())
+        let mut all = self.replacing.iter().chain(files);
+        !self.journaled.is_empty() || all.any(|inode| self.has_pending(*inode))
     }
 
     /// Whether a commit would make nothing durable.
@@ -139,12 +153,13 @@ impl State {
             self.journaled.is_empty() || lives(Mutant::JournaledNotWrittenOut),
             "blocks that came along with commits are written out before a checkpoint"
         );
-        self.look_at_dirty(&[]).await?;
+        self.look_at_dirty(&BTreeSet::new()).await?;
         self.begin()?;
         let put = self.put_dirty().await;
         self.end(put)?;
         self.store.checkpoint().await?;
         self.shrunk.clear();
+        self.replacing.clear();
         self.put_off.clear();
         self.counters.checkpoints += 1;
         self.drop_idle();
@@ -154,7 +169,7 @@ impl State {
     /// Writes the tree for the last time. Nothing may be buffered.
     pub(super) async fn close(&mut self) -> Result<(), FsError> {
         assert!(self.buffer.blocks() == 0 && self.journaled.is_empty(), "all is written out before the end");
-        self.look_at_dirty(&[]).await?;
+        self.look_at_dirty(&BTreeSet::new()).await?;
         self.begin()?;
         let put = self.put_dirty().await;
         self.end(put)?;
@@ -185,10 +200,8 @@ impl State {
     /// Reads what is going to change when an inode is freed, before anything does.
     async fn look_at_unused(&self, number: u64) -> Result<(), FsError> {
         self.look_at(&[orphan_key(number)]).await?;
-        let extents = self.first_mapped(number, 0..u64::MAX, FREED_EXTENTS).await?;
-        if extents.len() <= FREED_EXTENTS {
-            items_of(self.store.tree(), number).await?;
-        }
+        self.first_mapped(number, 0..u64::MAX, FREED_EXTENTS).await?;
+        items_of(self.store.tree(), number).await?;
         Ok(())
     }
 
@@ -205,23 +218,20 @@ impl State {
         self.drop_content(number);
         let most = if lives(Mutant::OrphanFreedInPart) { 1 } else { FREED_EXTENTS };
         // These are read before leaves become empty, and go.
-        let mut items = items_of(self.store.tree(), number).await?;
-        items.retain(|key| key.kind != KeyKind::Extent);
+        let items = items_of(self.store.tree(), number).await?;
         if !self.unmap(number, 0..u64::MAX, most).await? && !lives(Mutant::OrphanFreedInPart) {
             return Ok(());
         }
-        for key in items {
-            self.store.remove(key).await?;
-        }
+        self.remove_all(items).await?;
         self.store.remove(orphan_key(number)).await?;
         self.unused.remove(&number);
         self.dirty.remove(&number);
-        self.live.remove(&number);
+        self.drop_live(number);
         Ok(())
     }
 }
 
-/// The keys of all that the tree has of an inode.
+/// The keys of all that the tree has of an inode but for its extents.
 async fn items_of(tree: &Tree, number: u64) -> Result<Vec<Key>, FsError> {
     let mut scan =
         Scan::over(Key::new(number, KeyKind::Inode, 0)..=Key::new(number, KeyKind::Xattr, u64::MAX));

@@ -60,6 +60,8 @@ impl State {
         let mut changed = vec![number_key(folder, of_folder.next_number)];
         changed.extend(target.map(|_| Key::new(number, KeyKind::Inline, 0)));
         self.look_at(&changed).await?;
+        self.look_at_inode(folder).await?;
+        self.look_at_inode(number).await?;
         self.begin()?;
         let is = inode_of(folder, Some(&of_folder), new, target, now);
         let made = self.make((number, is), (folder, name), new.file_type, target, now).await;
@@ -77,6 +79,7 @@ impl State {
         self.reserve(1)?;
         let number = self.store.new_inode().ok_or(FsError::NoSpace)?;
         self.look_at(&[orphan_key(number)]).await?;
+        self.look_at_inode(number).await?;
         self.begin()?;
         let is = Inode { links: 0, ..inode_of(folder, Some(&of_folder), new, None, now) };
         let made = self.make_unnamed(number, is).await;
@@ -132,7 +135,12 @@ impl State {
             return Err(FsError::Links);
         }
         self.reserve(1)?;
-        self.look_at(&[number_key(folder, of_folder.next_number), orphan_key(number)]).await?;
+        self.look_at(&[number_key(folder, of_folder.next_number)]).await?;
+        if is.links == 0 {
+            self.look_at(&[orphan_key(number)]).await?;
+        }
+        self.look_at_inode(folder).await?;
+        self.look_at_inode(number).await?;
         self.begin()?;
         let linked = self.link_begun((number, file_type), folder, name, now).await;
         self.end(linked)
@@ -164,7 +172,7 @@ impl State {
         if attr.file_type == FileType::Folder {
             return Err(FsError::IsFolder);
         }
-        self.look_at(&[number_key(folder, entry.number), orphan_key(entry.inode)]).await?;
+        self.look_at_name((folder, &entry), &attr).await?;
         self.begin()?;
         let removed = self.remove_name(folder, &entry, now).await;
         self.end(removed)
@@ -179,7 +187,7 @@ impl State {
         }
         let (entry, attr) = self.named(folder, name).await?;
         check_empty(&attr)?;
-        self.look_at(&[number_key(folder, entry.number), orphan_key(entry.inode)]).await?;
+        self.look_at_name((folder, &entry), &attr).await?;
         self.begin()?;
         let removed = self.remove_name(folder, &entry, now).await;
         self.end(removed)
@@ -191,6 +199,20 @@ impl State {
         let entry = self.found(folder, name).await?;
         let attr = self.attr(entry.inode).await?;
         Ok((entry, attr))
+    }
+
+    /// Reads what is going to change of the tree when a name no longer leads to its inode.
+    pub(super) async fn look_at_name(
+        &self,
+        (folder, entry): (u64, &Entry),
+        attr: &Attr,
+    ) -> Result<(), FsError> {
+        self.look_at(&[number_key(folder, entry.number)]).await?;
+        if attr.file_type == FileType::Folder || attr.is.links <= 1 {
+            self.look_at(&[orphan_key(entry.inode)]).await?;
+        }
+        self.look_at_inode(folder).await?;
+        self.look_at_inode(entry.inode).await
     }
 
     /// Takes away a name, and the inode if it was the last one.

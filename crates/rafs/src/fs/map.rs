@@ -80,10 +80,8 @@ impl Mapped {
     fn items(&self) -> Vec<Self> {
         let most = if self.extent.crcs.is_some() { CHECKED_BLOCKS_MAX } else { usize::MAX };
         let Range { start, end } = self.blocks();
-        (start..end)
-            .step_by(most)
-            .filter_map(|from| self.part(&(from..from.saturating_add(most as u64))))
-            .collect()
+        let to = |from: u64| end.min(from.saturating_add(most as u64));
+        (start..end).step_by(most).filter_map(|from| self.part(&(from..to(from)))).collect()
     }
 }
 
@@ -132,12 +130,29 @@ impl State {
         Ok(())
     }
 
+    /// Reads where an inode is, before it changes, so that a commit can tell of it.
+    pub(super) async fn look_at_inode(&self, number: u64) -> Result<(), FsError> {
+        if self.dirty.contains(&number) {
+            Ok(())
+        } else {
+            self.look_at(&[Key::new(number, KeyKind::Inode, 0)]).await
+        }
+    }
+
+    /// Reads what is going to change of the tree when blocks of a file are written out to other places.
+    pub(super) async fn look_at_move(&self, inode: u64, blocks: Range<u64>) -> Result<(), FsError> {
+        self.look_at_inode(inode).await?;
+        if blocks.start == 0 {
+            self.look_at(&[Key::new(inode, KeyKind::Inline, 0)]).await?;
+        }
+        self.look_at_blocks(inode, blocks).await
+    }
+
     /// Reads what is going to change of the tree when blocks of a file lose their places, or get others, before anything does.
     pub(super) async fn look_at_blocks(&self, inode: u64, blocks: Range<u64>) -> Result<(), FsError> {
-        // What is left of the last extent goes there.
-        let behind = Key::new(inode, KeyKind::Extent, blocks.end);
-        self.mapped(inode, blocks).await?;
-        self.look_at(&[behind]).await
+        let all = self.mapped(inode, blocks.clone()).await?;
+        let has_rest = all.last().is_some_and(|last| last.blocks().end > blocks.end);
+        if has_rest { self.look_at(&[extent_key(inode, blocks.end)]).await } else { Ok(()) }
     }
 
     /// A file loses blocks: their places are freed. `max` bounds the extents that are looked at. Returns whether that was all.
@@ -150,22 +165,30 @@ impl State {
         let mut all = self.first_mapped(inode, blocks.clone(), max).await?;
         let is_all = all.len() <= max;
         all.truncate(max);
-        self.replace(inode, &blocks, &all, Vec::new()).await?;
+        let gone = self.replace(inode, &blocks, &all, Vec::new()).await?;
+        self.remove_all(gone).await?;
         Ok(is_all)
     }
 
-    /// A file gets extents in the place of what old ones have of these blocks: the places of these are freed.
-    ///
-    /// What is put comes before what is removed. A leaf that becomes empty goes, and what is put where it was belongs to the one beside
-    /// it, which nobody has [looked at](State::look_at_blocks).
+    /// Removes items.
+    pub(super) async fn remove_all(&mut self, keys: Vec<Key>) -> Result<(), FsError> {
+        for key in keys {
+            self.store.remove(key).await?;
+        }
+        Ok(())
+    }
+
+    /// A file gets extents in the place of what old ones have of these blocks: the places of these are freed. Returns the keys that the
+    /// change [removes](State::remove_all), once it has put all that it puts. A leaf that becomes empty goes, and what is put where it was
+    /// belongs to the one beside it, which nobody has [looked at](State::look_at_blocks).
     async fn replace(
         &mut self,
         inode: u64,
         blocks: &Range<u64>,
         old: &[Mapped],
         new: Vec<Mapped>,
-    ) -> Result<(), FsError> {
-        let mut put = new;
+    ) -> Result<Vec<Key>, FsError> {
+        let (mut put, mut removed) = (new, Vec::new());
         put.extend(old.iter().flat_map(|one| one.rests(blocks)));
         for one in &put {
             self.store.put(extent_key(inode, one.first), one.extent.encode().into()).await?;
@@ -173,7 +196,7 @@ impl State {
         for one in old {
             let Some(gone) = one.part(blocks) else { continue };
             if put.iter().all(|put| put.first != one.first) {
-                self.store.remove(extent_key(inode, one.first)).await?;
+                removed.push(extent_key(inode, one.first));
             }
             self.store.let_data_come_first();
             if !lives(Mutant::OldPlacesLeak) {
@@ -183,7 +206,7 @@ impl State {
             of_file.blocks = of_file.blocks.saturating_sub(gone.extent.blocks.into());
             self.moved(inode);
         }
-        Ok(())
+        Ok(removed)
     }
 
     /// The places of blocks that were written to free ones are taken. The file [gets](State::map) them next.
@@ -191,15 +214,16 @@ impl State {
         Ok(self.store.take(kind, new.places(&new.blocks()))?)
     }
 
-    /// A file gets blocks whose places were taken, in the place of what it had there.
-    pub(super) async fn map(&mut self, inode: u64, new: Mapped) -> Result<(), FsError> {
+    /// A file gets blocks whose places were taken, in the place of what it had there. Returns the keys that are to be
+    /// [removed](State::remove_all) after all others have got theirs.
+    pub(super) async fn map(&mut self, inode: u64, new: Mapped) -> Result<Vec<Key>, FsError> {
         let blocks = new.blocks();
         let stay = lives(Mutant::OldExtentsStay);
         let old = if stay { Vec::new() } else { self.mapped(inode, blocks.clone()).await? };
-        self.replace(inode, &blocks, &old, new.items()).await?;
+        let removed = self.replace(inode, &blocks, &old, new.items()).await?;
         self.touch(inode)?.blocks += u64::from(new.extent.blocks);
         self.moved(inode);
-        Ok(())
+        Ok(removed)
     }
 
     /// Reads of this file that are under way have looked at places that it may no longer have.

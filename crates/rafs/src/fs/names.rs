@@ -4,6 +4,7 @@ use stripewise_format::rafs::{
     inode::FileType,
     key::{Key, KeyKind},
     names::{Entry, is_name, name_hash},
+    value::ValueError,
 };
 
 use super::{FolderEntry, FsError, state::State};
@@ -110,6 +111,11 @@ impl State {
             let Some(items) = scan.batch(self.store.tree()).await? else { break };
             for item in items {
                 let entries = decode(folder, &item.value)?;
+                // A listing goes on behind the last number that it was told.
+                if let Some(entry) = entries.iter().find(|entry| entry.number != item.key.offset) {
+                    let error = ValueError::Nonsense { field: "number of an entry", found: entry.number };
+                    return Err(FsError::Item { inode: folder, error });
+                }
                 all.extend(entries.into_iter().map(|Entry { inode, number, file_type, name }| FolderEntry {
                     inode,
                     number,

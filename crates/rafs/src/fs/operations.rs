@@ -183,11 +183,32 @@ impl Fs {
         self.change(move |state, now| Box::pin(state.punch(inode, bytes.clone(), now))).await
     }
 
-    /// Writes bytes of a file. Returns how many; fewer than given only where space runs out.
+    /// Writes bytes of a file. Returns how many; fewer than given only if the others could not be written.
     ///
     /// # Errors
     /// [`FsError`], if none could be written.
     pub async fn write(&self, inode: u64, offset_bytes: u64, data: SharedBuf) -> Result<usize, FsError> {
+        match self.write_parts(inode, offset_bytes, data).await {
+            (0, Err(error)) => Err(error),
+            (done, _) => Ok(done),
+        }
+    }
+
+    /// Writes bytes of a file, for a caller that would take it for all if only some were written.
+    ///
+    /// # Errors
+    /// [`FsError`]; then some may be written.
+    pub async fn write_all(&self, inode: u64, offset_bytes: u64, data: SharedBuf) -> Result<(), FsError> {
+        self.write_parts(inode, offset_bytes, data).await.1
+    }
+
+    /// Writes bytes of a file, as far as that goes well. Returns how many were written, and what kept others from it.
+    async fn write_parts(
+        &self,
+        inode: u64,
+        offset_bytes: u64,
+        data: SharedBuf,
+    ) -> (usize, Result<(), FsError>) {
         let mut done = 0;
         let most = (self.shared.options.buffer_blocks / 4).clamp(1, WRITE_BLOCKS_MAX);
         while done < data.len() {
@@ -198,11 +219,10 @@ impl Fs {
             }
             match written {
                 Ok(count) => done += count,
-                Err(error) if done == 0 => return Err(error),
-                Err(_) => break,
+                Err(error) => return (done, Err(error)),
             }
         }
-        Ok(done)
+        (done, Ok(()))
     }
 
     /// Writes what fits so many blocks of what is left.
@@ -375,7 +395,7 @@ impl Shared {
         }
         // The nodes that are dirty need room, too: without them, there is more for what is to be written out.
         let mut state = self.state.lock().await;
-        if state.journaled.is_empty() && state.needs_checkpoint() {
+        if !state.wait_for_places(&[]) && state.needs_checkpoint() {
             state.checkpoint().await?;
         }
         drop(state);

@@ -118,6 +118,7 @@ impl State {
         if !is_there
             || !self.buffer.read(inode, blocks.clone()).is_empty()
             || !self.is_full(inode, blocks.clone()).await?
+            || self.look_at_move(inode, blocks.clone()).await.is_err()
         {
             return Ok(true);
         }

@@ -4,7 +4,7 @@ use stripewise_format::rafs::{inode::FileType, names::Entry};
 
 use super::{
     Attr, FsError,
-    entries::{LINKS_MAX, check_empty, orphan_key},
+    entries::{LINKS_MAX, check_empty},
     names::{check_name, number_key},
     state::{Now, State},
 };
@@ -61,6 +61,9 @@ impl State {
                 }
                 self.reserve(1)?;
                 self.look_at(&[number_key(from.0, moved.number), number_key(to.0, entry.number)]).await?;
+                for inode in [from.0, to.0, moved.inode, entry.inode] {
+                    self.look_at_inode(inode).await?;
+                }
                 self.begin()?;
                 let exchanged = self.exchange((from.0, &moved), (to.0, &entry), now).await;
                 self.end(exchanged)
@@ -75,13 +78,19 @@ impl State {
                     self.check_new(to.0, to.1).await?;
                 }
                 self.reserve(1)?;
-                let there = there.map(|(entry, _)| entry);
-                let new = there.as_ref().map_or(into.next_number, |there| there.number);
-                self.look_at(&[number_key(from.0, moved.number), number_key(to.0, new)]).await?;
-                if let Some(there) = &there {
-                    self.look_at(&[orphan_key(there.inode)]).await?;
+                self.look_at(&[number_key(from.0, moved.number)]).await?;
+                for inode in [from.0, moved.inode] {
+                    self.look_at_inode(inode).await?;
+                }
+                match &there {
+                    Some((entry, attr)) => self.look_at_name((to.0, entry), attr).await?,
+                    None => {
+                        self.look_at(&[number_key(to.0, into.next_number)]).await?;
+                        self.look_at_inode(to.0).await?;
+                    }
                 }
                 self.begin()?;
+                let there = there.map(|(entry, _)| entry);
                 let moved = self.move_entry(from.0, &moved, to, there, now).await;
                 self.end(moved)
             }
@@ -102,6 +111,9 @@ impl State {
                 self.redirect_entry(to.0, &there, moved.inode, moved.file_type).await?;
                 if !lives(Mutant::ReplacedStays) {
                     self.lose_name(to.0, &there, now).await?;
+                }
+                if self.has_pending(moved.inode) {
+                    self.replacing.insert(moved.inode);
                 }
             }
             None => self.add_entry(to.0, to.1, moved.inode, moved.file_type).await?,

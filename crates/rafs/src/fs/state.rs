@@ -57,6 +57,8 @@ pub(super) struct State {
     pub(super) store: Store,
     pub(super) buffer: Buffer,
     pub(super) live: BTreeMap<u64, Live>,
+    /// Those of them that have no users.
+    pub(super) unheld: BTreeSet<u64>,
     /// Inodes that the tree does not have as they are.
     pub(super) dirty: BTreeSet<u64>,
     /// Blocks that are durable in the journal only.
@@ -64,6 +66,9 @@ pub(super) struct State {
     /// Files of which something was overwritten in the buffer, or before the end of what the tree knows of them, since all of them was
     /// durable. If a sync was under way then, it finds only what is too new for it.
     pub(super) overtaken: BTreeSet<u64>,
+    /// Files that took the places of others since the last commit, by a rename: their blocks come along with the next one, so that a crash
+    /// leaves all of the old one or of the new one.
+    pub(super) replacing: BTreeSet<u64>,
     /// Files that have become shorter since the last commit. After a crash they may have their old lengths, so what lies behind their new
     /// ends is not overwritten until then.
     pub(super) shrunk: BTreeSet<u64>,
@@ -105,9 +110,11 @@ impl State {
             store,
             buffer,
             live: BTreeMap::new(),
+            unheld: BTreeSet::new(),
             dirty: BTreeSet::new(),
             journaled: Journaled::default(),
             overtaken: BTreeSet::new(),
+            replacing: BTreeSet::new(),
             shrunk: BTreeSet::new(),
             unused: BTreeSet::new(),
             put_off: BTreeSet::new(),
@@ -194,6 +201,7 @@ impl State {
         let version = self.new_version();
         let live = Live { inode, kept_bytes: inode.size_bytes, uses: 0, version, has_left_overs };
         self.live.insert(number, live);
+        self.unheld.insert(number);
     }
 
     /// An inode that is in memory, to be changed.
@@ -221,6 +229,7 @@ impl State {
     pub(super) fn hold(&mut self, number: u64) {
         if let Some(live) = self.live.get_mut(&number) {
             live.uses += 1;
+            self.unheld.remove(&number);
         }
     }
 
@@ -231,19 +240,24 @@ impl State {
         if live.uses > 0 {
             return;
         }
+        self.unheld.insert(number);
         if live.inode.links == 0 {
             self.unused.insert(number);
         } else if !self.is_needed(number) {
-            self.live.remove(&number);
+            self.drop_live(number);
         }
+    }
+
+    /// An inode leaves memory.
+    pub(super) fn drop_live(&mut self, number: u64) {
+        self.live.remove(&number);
+        self.unheld.remove(&number);
     }
 
     /// Drops inodes from memory that are clean and that nobody uses.
     pub(super) fn drop_idle(&mut self) {
-        let idle: Vec<u64> = self.live.keys().copied().filter(|number| !self.is_needed(*number)).collect();
-        idle.iter().for_each(|number| {
-            self.live.remove(number);
-        });
+        let idle: Vec<u64> = self.unheld.iter().copied().filter(|number| !self.is_needed(*number)).collect();
+        idle.into_iter().for_each(|number| self.drop_live(number));
     }
 
     /// Whether an inode must stay in memory: it is used, or the tree does not have it as it is.

@@ -1,9 +1,11 @@
 //! fsync, sync, and write-outs: what takes the locks of a file system, the turn before the state.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use futures_util::future::join_all;
-use parking_lot::Mutex;
 use stripewise_device::Timestamp;
 
 use super::{
@@ -38,8 +40,8 @@ pub(super) enum Along {
     Overtaken,
 }
 
-/// An fsync that waits for a commit: its file, and how the commit ended.
-pub(super) type Ticket = Arc<(u64, Mutex<Option<Result<(), FsError>>>)>;
+/// An fsync that waits for a commit: its file, and whether another task's commit made it durable.
+pub(super) type Ticket = Arc<(u64, AtomicBool)>;
 
 /// What a commit is for.
 struct Waiting {
@@ -88,12 +90,11 @@ impl Shared {
             _ if self.is_large(inode).await => self.write_out(Scope::File(inode)).await?,
             _ => {}
         }
-        let ticket: Ticket = Arc::new((inode, Mutex::new(None)));
+        let ticket: Ticket = Arc::new((inode, AtomicBool::new(false)));
         self.syncs.lock().push(ticket.clone());
         let committed = self.commit(Some(&ticket)).await;
         self.syncs.lock().retain(|other| !Arc::ptr_eq(other, &ticket));
-        let told = *ticket.1.lock();
-        told.unwrap_or(committed)
+        if is_served(Some(&ticket)) { Ok(()) } else { committed }
     }
 
     /// Whether a file waits with more blocks than are to come along with a commit.
@@ -125,15 +126,29 @@ impl Shared {
         };
         let (mut files, mut blocks, mut result) = (Vec::new(), 0, Ok(()));
         for (inode, count) in waiting {
-            result = result.and(self.journal_file(inode).await);
-            files.push(inode);
+            match self.journal_file(inode).await {
+                Ok(()) => files.push(inode),
+                error => result = result.and(error),
+            }
             blocks += count % most;
             if blocks >= most {
-                result = result.and(self.commit_part(&std::mem::take(&mut files), usize::MAX).await);
+                result = result.and(self.commit_rests(&std::mem::take(&mut files)).await);
                 blocks = 0;
             }
         }
-        result.and(self.commit_part(&files, usize::MAX).await)
+        result.and(self.commit_rests(&files).await)
+    }
+
+    /// Commits all that waits of these files, together; or each alone if one of them keeps the others from it.
+    async fn commit_rests(&self, files: &[u64]) -> Result<(), FsError> {
+        let mut result = self.commit_part(files, usize::MAX).await;
+        if result.is_err() && files.len() > 1 {
+            result = Ok(());
+            for inode in files {
+                result = result.and(self.commit_part(&[*inode], usize::MAX).await);
+            }
+        }
+        result
     }
 
     /// Commits all changes, with up to so many blocks of each of these files. If that does not fit the journal, the files are written out
@@ -179,10 +194,13 @@ impl Shared {
     async fn commit_with(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
         for _ in 0..TRIES {
             let (committed, files) = self.commit_once(own, along).await;
-            if !is_full(committed) {
-                return committed;
+            if committed.is_ok() {
+                return Ok(());
             }
-            // Another task's file may be one that cannot be written. In the end, this task's own file counts.
+            // Another task's file may be what cannot be read or written. In the end, this task's own one counts.
+            if !is_full(committed) {
+                break;
+            }
             for inode in files {
                 let _ = self.write_out(Scope::File(inode)).await;
             }
@@ -194,8 +212,8 @@ impl Shared {
     /// Tries to commit. Returns also the files whose blocks were to come along.
     async fn commit_once(&self, own: Option<&Ticket>, along: Along) -> (Result<(), FsError>, Vec<u64>) {
         let mut state = self.state.lock().await;
-        if let Some(told) = own.and_then(|ticket| *ticket.1.lock()) {
-            return (told, Vec::new());
+        if is_served(own) {
+            return (Ok(()), Vec::new());
         }
         let waiting = self.waiting(&state, own, along);
         let committed = match self.options.journal {
@@ -204,28 +222,32 @@ impl Shared {
             JournalMode::None => state.checkpoint().await,
             _ => state.commit(&waiting.files, usize::MAX).await,
         };
-        if is_full(committed) {
-            self.syncs.lock().extend(waiting.tickets);
-        } else {
-            waiting.tickets.iter().for_each(|ticket| *ticket.1.lock() = Some(committed));
-        }
         if committed.is_ok() {
+            waiting.tickets.iter().for_each(|ticket| ticket.1.store(true, Ordering::Release));
             state.overtaken.retain(|inode| waiting.files.binary_search(inode).is_err());
+        } else {
+            self.syncs.lock().extend(waiting.tickets);
         }
         (committed, waiting.files)
     }
 
-    /// Makes durable what [`Shared::commit_once`] would, but of other tasks' files, even if clients write faster than room is made: they
-    /// wait meanwhile.
+    /// Makes durable what [`Shared::commit_once`] would, but without the files of other tasks, even if clients write faster than room is
+    /// made: they wait meanwhile.
     pub(super) async fn commit_alone(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
         let _turn = self.turn.lock().await;
         let mut state = self.state.lock().await;
-        if let Some(told) = own.and_then(|ticket| *ticket.1.lock()) {
-            return told;
+        if is_served(own) {
+            return Ok(());
         }
         let files = comes_along(&state, own, along);
         self.checkpoint_alone(&mut state, &files).await?;
         state.overtaken.retain(|inode| files.binary_search(inode).is_err());
+        // All other files are durable, too, but those of which something waits.
+        let (done, waiting) = std::mem::take(&mut *self.syncs.lock())
+            .into_iter()
+            .partition::<Vec<_>, _>(|ticket| !state.has_pending(ticket.0));
+        done.iter().for_each(|ticket| ticket.1.store(true, Ordering::Release));
+        self.syncs.lock().extend(waiting);
         Ok(())
     }
 
@@ -239,7 +261,7 @@ impl Shared {
     /// Writes out what is in the journal only, and makes a checkpoint.
     pub(super) async fn make_journal_room(&self) -> Result<(), FsError> {
         for _ in 0..TRIES {
-            let mut files = self.state.lock().await.journaled.files();
+            let mut files = self.state.lock().await.need_places();
             if lives(Mutant::JournaledNotWrittenOut) {
                 files.clear();
             }
@@ -249,7 +271,7 @@ impl Shared {
             }
             let mut state = self.state.lock().await;
             // Others may have synced small files meanwhile.
-            if state.journaled.is_empty() || lives(Mutant::JournaledNotWrittenOut) {
+            if !state.wait_for_places(&[]) || lives(Mutant::JournaledNotWrittenOut) {
                 return state.checkpoint().await;
             }
             written?;
@@ -261,7 +283,7 @@ impl Shared {
     /// Writes out these files and whatever is only in the journal, and makes a checkpoint. The caller holds the turn and the state, so
     /// clients have to wait.
     async fn checkpoint_alone(&self, state: &mut State, files: &[u64]) -> Result<(), FsError> {
-        let mut all = state.journaled.files();
+        let mut all = state.need_places();
         all.extend(files);
         for inode in all {
             let written = self.write_file_out(state, inode).await;
@@ -357,6 +379,11 @@ impl Shared {
         }
         result.map(|()| written)
     }
+}
+
+/// Whether another task's commit has made a ticket's file durable.
+fn is_served(ticket: Option<&Ticket>) -> bool {
+    ticket.is_some_and(|ticket| ticket.1.load(Ordering::Acquire))
 }
 
 /// The files of these tickets, and others whose blocks come along with a commit, in order.

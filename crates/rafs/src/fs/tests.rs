@@ -127,6 +127,13 @@ struct World {
     writes: u64,
 }
 
+/// What a world's tasks hold goes with it.
+impl Drop for World {
+    fn drop(&mut self) {
+        self.env.end();
+    }
+}
+
 fn options(stripe_blocks: u32) -> MountOptions {
     let buffer_blocks = 4 * u64::from(stripe_blocks);
     MountOptions { buffer_blocks, cached_nodes: 16, ..MountOptions::default() }
@@ -317,6 +324,9 @@ impl World {
                 let _turn = fs.shared.turn.lock().await;
                 let _discards = fs.shared.discarding.lock().await;
                 let state = fs.shared.state.lock().await;
+                let without_users =
+                    state.live.iter().filter(|(_, live)| live.uses == 0).map(|(number, _)| *number);
+                assert!(without_users.eq(state.unheld.iter().copied()));
                 let rests = state.next_unused().is_none() && state.is_committed();
                 rests.then(|| (state.store.counts().held, state.store.free_of_open()))
             })
@@ -404,6 +414,7 @@ impl World {
             self.volume.lose_power(|| rng.f64() < share);
         }
         self.seed += 1;
+        self.env.end();
         self.env = TestEnv::new(self.seed);
         self.check();
         self.fs = mount(&self.env, &self.volume);

@@ -45,6 +45,7 @@ impl State {
         let blocks = blocks_of(&bytes);
         self.check_writable()?;
         self.reserve(blocks.end - blocks.start + 1)?;
+        self.look_at_inode(inode).await?;
         let grown = attr.is.size_bytes.max(end);
         if grown > attr.is.size_bytes {
             self.lose_left_overs(&attr).await?;
@@ -74,6 +75,7 @@ impl State {
     pub(super) async fn set_attr(&mut self, number: u64, set: SetAttr, now: Now) -> Result<Attr, FsError> {
         self.live(number).await?;
         self.check_writable()?;
+        self.look_at_inode(number).await?;
         if let Some(size_bytes) = set.size_bytes {
             self.set_size(number, size_bytes, now).await?;
         }
@@ -127,6 +129,7 @@ impl State {
             return Ok(());
         }
         self.check_writable()?;
+        self.look_at_inode(number).await?;
         // The last block of a file is whole if nothing of the file lies behind the hole.
         let end = if bytes.end == attr.is.size_bytes { bytes.end.next_multiple_of(BLOCK) } else { bytes.end };
         let whole = bytes.start.div_ceil(BLOCK)..end / BLOCK;

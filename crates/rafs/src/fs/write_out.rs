@@ -406,20 +406,12 @@ impl State {
         for part in &planned.lent {
             let inode = part.owner.inode;
             if !unread.contains_key(&inode)
-                && let Err(error) = self.look_at_part(part).await
+                && let Err(error) = self.look_at_move(inode, part.first..part.first + part.blocks()).await
             {
                 unread.insert(inode, error);
             }
         }
         unread
-    }
-
-    async fn look_at_part(&self, part: &Lent) -> Result<(), FsError> {
-        let inode = part.owner.inode;
-        if part.first == 0 {
-            self.look_at(&[Key::new(inode, KeyKind::Inline, 0)]).await?;
-        }
-        self.look_at_blocks(inode, part.first..part.first + part.blocks()).await
     }
 
     async fn map_written(
@@ -464,19 +456,23 @@ impl State {
         for new in files.iter().flat_map(|(_, all)| all) {
             self.take(planned.opened.kind, new)?;
         }
+        let mut removed = Vec::new();
         for (inode, all) in files {
             self.live(inode).await?;
             for new in all {
                 let range = new.blocks();
                 self.counters.written_blocks += range.end - range.start;
-                self.map(inode, new).await?;
+                removed.extend(self.map(inode, new).await?);
+                let inline = Key::new(inode, KeyKind::Inline, 0);
                 let is_first = range.start == 0 && !lives(Mutant::InlineStays);
-                if is_first && self.store.remove(Key::new(inode, KeyKind::Inline, 0)).await? {
+                if is_first && self.store.tree().get(inline).await?.is_some() {
+                    removed.push(inline);
                     self.store.let_data_come_first();
                 }
                 self.leave(inode, range)?;
             }
         }
+        self.remove_all(removed).await?;
         for part in planned.lent.iter() {
             if let Some(error) = unread.get(&part.owner.inode) {
                 self.put_aside([part.clone()], *error);

@@ -1,7 +1,8 @@
 //! Inserts and removes.
 //!
-//! A change has two steps. The first one reads the way to the leaf, and the neighbours with which nodes may be joined. It can fail, and
-//! changes nothing; a neighbour that cannot be read is no failure, but is not joined. The second one changes nodes, reads nothing and cannot fail.
+//! A change has two steps. The first one reads the way to the leaf, and the neighbours with which nodes may be joined. It can fail,
+//! and changes nothing; a neighbour that cannot be read is no failure, but is not joined. The second step changes nodes, reads
+//! nothing and cannot fail.
 
 use std::mem;
 use std::sync::Arc;

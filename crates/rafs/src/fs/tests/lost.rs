@@ -1,6 +1,5 @@
 //! Nodes of the tree that cannot be read: what needs one fails, and changes nothing.
 
-use parking_lot::Mutex;
 use stripewise_device::IoErrorKind;
 use stripewise_format::rafs::{
     block::{BlockKind, open},
@@ -9,7 +8,7 @@ use stripewise_format::rafs::{
 };
 
 use super::{super::sync::Ticket, *};
-use crate::shape::BlockNo;
+use crate::{shape::BlockNo, tree::Scan};
 
 /// Where the nodes of the tree lie.
 fn nodes(world: &World) -> Vec<u64> {
@@ -102,7 +101,7 @@ fn a_lost_file_keeps_no_other_one_from_being_synced() {
         world.run(move |fs| Box::pin(fs.write(inode, at * BLOCK_BYTES as u64, block))).unwrap();
     }
     // Another task waits for the lost file, too.
-    let waits: Ticket = Arc::new((lost, Mutex::new(None)));
+    let waits: Ticket = Arc::new((lost, false.into()));
     world.run(move |fs| Box::pin(async move { fs.shared.syncs.lock().push(waits) }));
     let synced = world.run(move |fs| Box::pin(fs.fsync(lost)));
     assert!(matches!(synced, Err(FsError::Store(_))), "{synced:?}");
@@ -111,6 +110,49 @@ fn a_lost_file_keeps_no_other_one_from_being_synced() {
     assert_eq!(world.run(move |fs| Box::pin(fs.fsync(lost))), Ok(()));
     world.run(|fs| Box::pin(fs.unmount())).unwrap();
     world.check();
+}
+
+/// Its extents are freed in several steps. Each reads first where its other items are.
+#[test]
+fn a_file_of_many_extents_and_a_lost_attribute_is_put_off() {
+    let mut world = World::new((4, 16), 400, Order::Rows, 0);
+    let inode = single::file(&world, b"file", &[9; BLOCK_BYTES]);
+    let block = IoBuf::copy_of(&[9; BLOCK_BYTES]).freeze();
+    for at in (0..1500).step_by(2) {
+        let block = block.clone();
+        world.run(move |fs| Box::pin(fs.write(inode, at * BLOCK_BYTES as u64, block))).unwrap();
+    }
+    for name in 0..40_u8 {
+        world
+            .run(move |fs| {
+                Box::pin(async move {
+                    fs.set_attribute(inode, &[b'a' + name], &[1; 1000], SetAttribute::Either).await
+                })
+            })
+            .unwrap();
+    }
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.fs = mount_with(&world.env, &world.volume, MountOptions { cached_nodes: 1, ..options(64) });
+    let key = world.run(move |fs| {
+        Box::pin(async move {
+            let state = fs.shared.state.lock().await;
+            let all = Key::new(inode, KeyKind::Xattr, 0)..=Key::new(inode, KeyKind::Xattr, u64::MAX);
+            let mut scan = Scan::over(all);
+            scan.batch(state.store.tree()).await.unwrap();
+            scan.batch(state.store.tree()).await.unwrap().unwrap()[0].key
+        })
+    });
+    spoil_leaf_of(&world, key);
+    world.run(|fs| Box::pin(fs.unlink(ROOT, b"file"))).unwrap();
+    world.env.pass(Duration::from_secs(20));
+    single::file(&world, b"other", &[1; 5000]);
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    world.volume.unspoil();
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.fs = mount(&world.env, &world.volume);
+    world.env.pass(Duration::from_secs(20));
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    assert_eq!(world.check().inodes, 2);
 }
 
 proptest! {

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use parking_lot::Mutex;
-
 use super::{
     single::{file, plain},
     *,
@@ -333,7 +331,7 @@ fn what_does_not_fit_the_journal_is_durable_in_its_places() {
                     return fs.shared.commit_part(&inodes, usize::MAX).await;
                 }
                 assert_eq!(fs.shared.state.lock().await.overtaken.len(), 1);
-                let [own, other] = [1, 2].map(|at| Ticket::new((inodes[at], Mutex::new(None))));
+                let [own, other] = [1, 2].map(|at| Ticket::new((inodes[at], false.into())));
                 let committed = fs.shared.commit_alone(Some(&own), Along::Overtaken).await;
                 assert!(fs.shared.state.lock().await.overtaken.is_empty());
                 committed.and(fs.shared.commit_alone(Some(&other), Along::Synced).await)

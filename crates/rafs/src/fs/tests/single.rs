@@ -3,6 +3,7 @@
 use stripewise_device::SharedBuf;
 use stripewise_format::rafs::{
     key::{Key, KeyKind},
+    names::Entry,
     space::GroupKind,
 };
 
@@ -495,4 +496,58 @@ fn a_commit_that_cannot_read_is_tried_again() {
     world.run(|fs| Box::pin(fs.sync())).unwrap();
     world.run(|fs| Box::pin(fs.unmount())).unwrap();
     world.check();
+}
+
+/// As programs replace their files: they write another one, and rename it, often without an fsync. The next commit is another file's.
+#[test]
+fn a_rename_over_a_file_leaves_the_old_one_or_all_of_the_new_one() {
+    for journal in [JournalMode::Ordered, JournalMode::Data, JournalMode::None] {
+        for (len, is_checkpoint) in [(1000, false), (40_000, false), (3 << 20, false), (40_000, true)] {
+            let mut world = plain();
+            world.run(|fs| Box::pin(fs.unmount())).unwrap();
+            let options = MountOptions { journal, buffer_blocks: 2048, ..options(64) };
+            world.fs = mount_with(&world.env, &world.volume, options);
+            file(&world, b"name", &[1; 5000]);
+            world.run(|fs| Box::pin(fs.sync())).unwrap();
+            file(&world, b"new", &vec![2; len]);
+            world.run(|fs| Box::pin(fs.rename((ROOT, b"new"), (ROOT, b"name"), Rename::Replace))).unwrap();
+            let other = file(&world, b"other", &[3; 5000]);
+            if is_checkpoint {
+                world.run(|fs| Box::pin(async move { fs.shared.make_journal_room().await })).unwrap();
+            } else {
+                world.run(move |fs| Box::pin(fs.fsync(other))).unwrap();
+            }
+            world.volume.lose_power(|| false);
+            world.env.end();
+            world.env = TestEnv::new(1);
+            world.check();
+            world.fs = mount(&world.env, &world.volume);
+            let read = world.run(|fs| {
+                Box::pin(async move {
+                    let inode = fs.lookup(ROOT, b"name").await.unwrap().inode;
+                    fs.read(inode, 0, 1 << 23).await.unwrap()
+                })
+            });
+            assert!(read[..] == vec![2; len], "{journal:?}: {} of {len} bytes", read.len());
+        }
+    }
+}
+
+/// A listing goes on behind the number that the last entry tells: another one than its place would never let it end.
+#[test]
+fn a_listing_ends_where_an_entry_tells_another_number() {
+    let world = plain();
+    file(&world, b"name", &[]);
+    let misplaced = world.run(|fs| {
+        Box::pin(async move {
+            let mut state = fs.shared.state.lock().await;
+            let [entry] = &state.entries(ROOT, 0, 9).await.unwrap()[..] else { panic!("there is one") };
+            let item =
+                Entry { inode: entry.inode, number: 0, file_type: entry.file_type, name: b"x".to_vec() };
+            let key = Key::new(ROOT, KeyKind::Number, entry.number + 1);
+            state.store.put(key, Entry::encode(&[item]).unwrap().into()).await.unwrap();
+            state.entries(ROOT, entry.number, 9).await.err()
+        })
+    });
+    assert!(matches!(misplaced, Some(FsError::Item { inode: ROOT, .. })), "{misplaced:?}");
 }
