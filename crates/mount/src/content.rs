@@ -32,8 +32,8 @@ impl Rafs {
         read.map(Answer::Read).map_err(errno)
     }
 
-    /// The kernel takes all pages of its cache for written that come with a write, whatever number the answer tells: only an error keeps
-    /// the others.
+    /// The kernel takes all pages that come with a write from its cache for written, whatever count is answered. Only an error tells it
+    /// otherwise.
     pub(crate) async fn write(
         &self,
         inode: u64,

@@ -189,6 +189,11 @@ mod tests {
         let untyped = Inode { mode: 0o644, ..inode };
         let nonsense = ValueError::Nonsense { field: "inode's type", found: 0o644 };
         assert_eq!(Inode::decode(&untyped.encode()), Err(nonsense));
+        let longest = Inode { size_bytes: i64::MAX as u64, ..inode };
+        assert_eq!(Inode::decode(&longest.encode()), Ok(longest));
+        let too_long = Inode { size_bytes: 1 << 63, ..inode };
+        let nonsense = ValueError::Nonsense { field: "length of an inode", found: 1 << 63 };
+        assert_eq!(Inode::decode(&too_long.encode()), Err(nonsense));
         let short = ValueError::Length { what: "inode", found: 95 };
         assert_eq!(Inode::decode(&bytes[..95]), Err(short));
     }

@@ -83,7 +83,14 @@ impl State {
                     self.look_at_inode(inode).await?;
                 }
                 match &there {
-                    Some((entry, attr)) => self.look_at_name((to.0, entry), attr).await?,
+                    Some((entry, attr)) => {
+                        self.look_at_name((to.0, entry), attr).await?;
+                        // Its blocks come along with the next commit, so they must not be such as cannot be written out.
+                        let runs: Vec<_> = self.buffer.runs(moved.inode, 0).collect();
+                        for run in runs {
+                            self.look_at_move(moved.inode, run).await?;
+                        }
+                    }
                     None => {
                         self.look_at(&[number_key(to.0, into.next_number)]).await?;
                         self.look_at_inode(to.0).await?;
@@ -112,6 +119,8 @@ impl State {
                 if !lives(Mutant::ReplacedStays) {
                     self.lose_name(to.0, &there, now).await?;
                 }
+                // What was written out of the new one is durable before the old one is gone.
+                self.store.let_data_come_first();
                 if self.has_pending(moved.inode) {
                     self.replacing.insert(moved.inode);
                 }

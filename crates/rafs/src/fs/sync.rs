@@ -85,7 +85,8 @@ impl Shared {
             return Ok(());
         }
         match self.options.journal {
-            JournalMode::Data => self.journal_file(inode).await?,
+            // What of it does not go well is tried again by the commit.
+            JournalMode::Data => drop(self.journal_file(inode).await),
             JournalMode::None => self.write_out(Scope::File(inode)).await?,
             _ if self.is_large(inode).await => self.write_out(Scope::File(inode)).await?,
             _ => {}
@@ -192,14 +193,17 @@ impl Shared {
     }
 
     async fn commit_with(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
+        self.write_out_replacing().await;
         for _ in 0..TRIES {
             let (committed, files) = self.commit_once(own, along).await;
             if committed.is_ok() {
                 return Ok(());
             }
             // Another task's file may be what cannot be read or written. In the end, this task's own one counts.
-            if !is_full(committed) {
-                break;
+            match committed {
+                _ if is_full(committed) => {}
+                Err(FsError::Store(StoreError::Commit(_) | StoreError::Failed)) => return committed,
+                _ => break,
             }
             for inode in files {
                 let _ = self.write_out(Scope::File(inode)).await;
@@ -207,6 +211,20 @@ impl Shared {
             let _ = self.make_journal_room().await;
         }
         self.commit_alone(own, along).await
+    }
+
+    /// Writes out the large ones of the files that have replaced others: the next commit takes along what is left of them.
+    async fn write_out_replacing(&self) {
+        let files = match self.options.journal {
+            JournalMode::Data => return,
+            _ => self.state.lock().await.replacing.clone(),
+        };
+        for inode in files {
+            if self.is_large(inode).await {
+                // The commit tells what cannot be written.
+                let _ = self.write_out(Scope::File(inode)).await;
+            }
+        }
     }
 
     /// Tries to commit. Returns also the files whose blocks were to come along.
@@ -226,7 +244,9 @@ impl Shared {
             waiting.tickets.iter().for_each(|ticket| ticket.1.store(true, Ordering::Release));
             state.overtaken.retain(|inode| waiting.files.binary_search(inode).is_err());
         } else {
-            self.syncs.lock().extend(waiting.tickets);
+            // A task that has given up meanwhile has left its ticket here alone.
+            let still = |ticket: &Ticket| Arc::strong_count(ticket) > 1;
+            self.syncs.lock().extend(waiting.tickets.into_iter().filter(still));
         }
         (committed, waiting.files)
     }
@@ -242,7 +262,7 @@ impl Shared {
         let files = comes_along(&state, own, along);
         self.checkpoint_alone(&mut state, &files).await?;
         state.overtaken.retain(|inode| files.binary_search(inode).is_err());
-        // All other files are durable, too, but those of which something waits.
+        // Files of which nothing waits are durable now, too.
         let (done, waiting) = std::mem::take(&mut *self.syncs.lock())
             .into_iter()
             .partition::<Vec<_>, _>(|ticket| !state.has_pending(ticket.0));

@@ -190,6 +190,7 @@ impl State {
     /// Whether all parts are overwritten where they lie.
     async fn are_overwritten(&mut self, parts: &[Lent]) -> Result<bool, FsError> {
         for part in parts {
+            self.look_at_inode(part.owner.inode).await?;
             if !self.is_overwritten(part).await? {
                 return Ok(false);
             }
@@ -269,6 +270,7 @@ impl State {
 
     async fn needs(&mut self, lent: &Lent) -> Result<Needs, FsError> {
         let inode = lent.owner.inode;
+        self.look_at_inode(inode).await?;
         if lent.first == 0 && lent.blocks() == 1 && self.is_small(inode).await? {
             self.look_at(&[Key::new(inode, KeyKind::Inline, 0)]).await?;
             return Ok(Needs::Nothing);

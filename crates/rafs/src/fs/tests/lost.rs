@@ -1,5 +1,7 @@
 //! Nodes of the tree that cannot be read: what needs one fails, and changes nothing.
 
+use std::sync::atomic::Ordering;
+
 use stripewise_device::IoErrorKind;
 use stripewise_format::rafs::{
     block::{BlockKind, open},
@@ -100,16 +102,47 @@ fn a_lost_file_keeps_no_other_one_from_being_synced() {
         let block = block.clone();
         world.run(move |fs| Box::pin(fs.write(inode, at * BLOCK_BYTES as u64, block))).unwrap();
     }
+    let renamed = world.run(|fs| Box::pin(fs.rename((ROOT, b"lost"), (ROOT, b"good"), Rename::Replace)));
+    assert!(matches!(renamed, Err(FsError::Store(_))), "{renamed:?}");
     // Another task waits for the lost file, too.
     let waits: Ticket = Arc::new((lost, false.into()));
-    world.run(move |fs| Box::pin(async move { fs.shared.syncs.lock().push(waits) }));
+    let ticket = waits.clone();
+    world.run(move |fs| Box::pin(async move { fs.shared.syncs.lock().push(ticket) }));
     let synced = world.run(move |fs| Box::pin(fs.fsync(lost)));
     assert!(matches!(synced, Err(FsError::Store(_))), "{synced:?}");
     assert_eq!(world.run(move |fs| Box::pin(fs.fsync(sound))), Ok(()));
+    assert!(!waits.1.load(Ordering::Acquire));
     world.volume.unspoil();
     assert_eq!(world.run(move |fs| Box::pin(fs.fsync(lost))), Ok(()));
     world.run(|fs| Box::pin(fs.unmount())).unwrap();
     world.check();
+}
+
+/// A change that no commit could tell of is refused. Else it would keep all others from being committed.
+#[test]
+fn a_file_whose_inode_is_lost_takes_no_change() {
+    let mut world = World::new((4, 16), 400, Order::Rows, 0);
+    let lost = single::file(&world, b"lost", &[9; 100]);
+    for number in 0..300 {
+        let name: &'static [u8] = Box::leak(format!("file {number}").into_boxed_str().into_boxed_bytes());
+        single::file(&world, name, &[8; 100]);
+    }
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.fs = mount_with(&world.env, &world.volume, MountOptions { cached_nodes: 1, ..options(64) });
+    let other = world.run(|fs| Box::pin(fs.lookup(ROOT, b"file 299"))).unwrap().inode;
+    world.run(|fs| Box::pin(fs.lookup(ROOT, b"lost"))).unwrap();
+    world.run(|fs| Box::pin(fs.lookup(ROOT, b"file 298"))).unwrap();
+    spoil_leaf_of(&world, Key::new(lost, KeyKind::Inode, 0));
+    let block = IoBuf::copy_of(&[9; BLOCK_BYTES]).freeze();
+    let (written, again) = (block.clone(), block.clone());
+    assert!(matches!(world.run(move |fs| Box::pin(fs.write(lost, 0, written))), Err(FsError::Store(_))));
+    let mode = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
+    assert!(matches!(world.run(move |fs| Box::pin(fs.set_attr(lost, mode))), Err(FsError::Store(_))));
+    let set = world.run(move |fs| Box::pin(fs.set_attribute(lost, b"user.a", b"b", SetAttribute::Either)));
+    assert!(matches!(set, Err(FsError::Store(_))));
+    assert_eq!(world.run(move |fs| Box::pin(fs.write(other, 0, again))), Ok(BLOCK_BYTES));
+    assert_eq!(world.run(move |fs| Box::pin(fs.fsync(other))), Ok(()));
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
 }
 
 /// Its extents are freed in several steps. Each reads first where its other items are.

@@ -1,5 +1,7 @@
 //! What journal modes, presets, techniques of the paper and discards change.
 
+use std::sync::atomic::Ordering;
+
 use std::ops::Range;
 
 use super::{
@@ -331,14 +333,19 @@ fn what_does_not_fit_the_journal_is_durable_in_its_places() {
                     return fs.shared.commit_part(&inodes, usize::MAX).await;
                 }
                 assert_eq!(fs.shared.state.lock().await.overtaken.len(), 1);
-                let [own, other] = [1, 2].map(|at| Ticket::new((inodes[at], false.into())));
+                let [first, own, small] = [0, 1, 2].map(|at| Ticket::new((inodes[at], false.into())));
+                fs.shared.syncs.lock().extend([first.clone(), small.clone()]);
                 let committed = fs.shared.commit_alone(Some(&own), Along::Overtaken).await;
                 assert!(fs.shared.state.lock().await.overtaken.is_empty());
-                committed.and(fs.shared.commit_alone(Some(&other), Along::Synced).await)
+                // Of the first file nothing has waited.
+                let served = [first, small.clone()].map(|ticket| ticket.1.load(Ordering::Acquire));
+                assert_eq!((served, fs.shared.syncs.lock().len()), ([true, false], 1));
+                committed.and(fs.shared.commit_alone(Some(&small), Along::Synced).await)
             })
         });
         assert_eq!(committed, Ok(()), "{journal:?}");
         world.volume.lose_power(|| false);
+        world.env.end();
         world.env = TestEnv::new(1);
         world.check();
         world.fs = mount(&world.env, &world.volume);

@@ -501,17 +501,27 @@ fn a_commit_that_cannot_read_is_tried_again() {
 /// As programs replace their files: they write another one, and rename it, often without an fsync. The next commit is another file's.
 #[test]
 fn a_rename_over_a_file_leaves_the_old_one_or_all_of_the_new_one() {
-    for journal in [JournalMode::Ordered, JournalMode::Data, JournalMode::None] {
-        for (len, is_checkpoint) in [(1000, false), (40_000, false), (3 << 20, false), (40_000, true)] {
+    for journal in [JournalMode::Writeback, JournalMode::Ordered, JournalMode::Data, JournalMode::None] {
+        for (len, is_checkpoint, is_written_out) in [
+            (1000, false, false),
+            (40_000, false, false),
+            (40_000, false, true),
+            (3 << 20, false, false),
+            (40_000, true, false),
+        ] {
             let mut world = plain();
             world.run(|fs| Box::pin(fs.unmount())).unwrap();
             let options = MountOptions { journal, buffer_blocks: 2048, ..options(64) };
             world.fs = mount_with(&world.env, &world.volume, options);
             file(&world, b"name", &[1; 5000]);
             world.run(|fs| Box::pin(fs.sync())).unwrap();
-            file(&world, b"new", &vec![2; len]);
+            let new = file(&world, b"new", &vec![2; len]);
+            if is_written_out {
+                let scope = write_out::Scope::File(new);
+                world.run(move |fs| Box::pin(async move { fs.shared.write_out(scope).await })).unwrap();
+            }
             world.run(|fs| Box::pin(fs.rename((ROOT, b"new"), (ROOT, b"name"), Rename::Replace))).unwrap();
-            let other = file(&world, b"other", &[3; 5000]);
+            let other = file(&world, b"other", &[3; 100]);
             if is_checkpoint {
                 world.run(|fs| Box::pin(async move { fs.shared.make_journal_room().await })).unwrap();
             } else {
