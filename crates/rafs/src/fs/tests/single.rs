@@ -543,6 +543,43 @@ fn a_rename_over_a_file_leaves_the_old_one_or_all_of_the_new_one() {
     }
 }
 
+/// What was written out of the new one is not in the buffer any more, and may not be durable.
+#[test]
+fn a_crash_in_a_commit_after_a_rename_leaves_one_of_the_files() {
+    let mut kept = [0; 2];
+    for seed in 0..200 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut world = World::new((4, 4), 120, Order::Rows, 0);
+        world.run(|fs| Box::pin(fs.unmount())).unwrap();
+        let options = MountOptions { journal: JournalMode::Writeback, ..options(16) };
+        world.fs = mount_with(&world.env, &world.volume, options);
+        file(&world, b"name", &[1; 9000]);
+        world.run(|fs| Box::pin(fs.sync())).unwrap();
+        let new = file(&world, b"new", &[2; 9000]);
+        let scope = write_out::Scope::File(new);
+        world.run(move |fs| Box::pin(async move { fs.shared.write_out(scope).await })).unwrap();
+        world.run(|fs| Box::pin(fs.rename((ROOT, b"new"), (ROOT, b"name"), Rename::Replace))).unwrap();
+        let other = file(&world, b"other", &[3; 100]);
+        world.volume.stop_after(1 + seed % 2);
+        world.run(move |fs| Box::pin(fs.fsync(other))).unwrap();
+        let share = 1.0 - rng.f64() / 10.0;
+        world.volume.lose_power(|| rng.f64() < share);
+        world.env.end();
+        world.env = TestEnv::new(seed);
+        world.fs = mount(&world.env, &world.volume);
+        let read = world.run(|fs| {
+            Box::pin(async move {
+                let inode = fs.lookup(ROOT, b"name").await.unwrap().inode;
+                fs.read(inode, 0, 1 << 20).await
+            })
+        });
+        let read = read.unwrap();
+        let which = [1, 2].iter().position(|byte| read[..] == vec![*byte; 9000]);
+        kept[which.expect("it is one of the two, as a whole")] += 1;
+    }
+    assert!(kept.iter().all(|count| *count > 0), "always the same one is kept: {kept:?}");
+}
+
 /// A listing goes on behind the number that the last entry tells: another one than its place would never let it end.
 #[test]
 fn a_listing_ends_where_an_entry_tells_another_number() {
