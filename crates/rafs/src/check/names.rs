@@ -152,8 +152,8 @@ impl Items {
         let mut next = items.next_number();
         let all = std::mem::take(&mut items.names);
         let (mut taken, mut numbers) = (BTreeSet::new(), BTreeSet::new());
-        // Names that are there twice count before others. Of these, all by their names count before any by its number: two names may have
-        // exchanged their inodes, and of each the older half may be left.
+        // Names that are there twice count before others. Of these, those found by name count before those found by number: two
+        // names may have exchanged their inodes, and of each the older half may be left.
         let (whole, mut halves): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(_, seen)| seen.by_name && seen.by_number);
         halves.sort_by_key(|(_, seen)| seen.by_number);

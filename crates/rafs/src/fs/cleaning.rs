@@ -241,8 +241,8 @@ impl State {
         !self.cleaning.of_tree.is_empty() && self.store.tree().dirty_nodes() > 0
     }
 
-    /// What the pass has found is written out, or it was given up: its victims may be filled again. No pass tries them again before they
-    /// change, so that errors which come again end passes, too.
+    /// What the pass has found is written out, or it was given up: its victims may be filled again. No pass tries them again until they
+    /// change. So passes end even if an error persists.
     pub(super) fn end_cleaning(&mut self) {
         self.store.avoid(&BTreeSet::new());
         let of_tree = std::mem::take(&mut self.cleaning.of_tree);

@@ -38,6 +38,10 @@ impl State {
         self.begin()?;
         let gathered = self.gather(&files, blocks_max).await;
         let Gathered { data, before, new } = self.end(gathered)?;
+        if !self.replacing.is_empty() {
+            // Some of them may have been written out since the rename.
+            self.store.let_data_come_first();
+        }
         let committed = self.store.commit(&data).await;
         if let Err(error) = committed {
             for FileBlocks { inode, first, blocks } in &data {
@@ -136,7 +140,7 @@ impl State {
         self.journaled.files().into_iter().chain(self.replacing.iter().copied()).collect()
     }
 
-    /// Whether blocks of these files, or of such that [need places](State::need_places), wait for them.
+    /// Whether blocks of these files, or of files that [need places](State::need_places), wait for them.
     pub(super) fn wait_for_places(&self, files: &[u64]) -> bool {
         let mut all = self.replacing.iter().chain(files);
         !self.journaled.is_empty() || all.any(|inode| self.has_pending(*inode))

@@ -194,7 +194,7 @@ impl Fs {
         }
     }
 
-    /// Writes bytes of a file, for a caller that would take it for all if only some were written.
+    /// Writes bytes of a file, for a caller that takes any success to mean all of them.
     ///
     /// # Errors
     /// [`FsError`]; then some may be written.

@@ -85,9 +85,8 @@ impl State {
                 match &there {
                     Some((entry, attr)) => {
                         self.look_at_name((to.0, entry), attr).await?;
-                        // Its blocks come along with the next commit, so they must not be such as cannot be written out.
-                        let runs: Vec<_> = self.buffer.runs(moved.inode, 0).collect();
-                        for run in runs {
+                        // Its blocks come along with the next commit. If they cannot be written out, the journal never becomes empty.
+                        for run in self.buffer.runs(moved.inode, 0) {
                             self.look_at_move(moved.inode, run).await?;
                         }
                     }

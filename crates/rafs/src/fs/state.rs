@@ -66,8 +66,8 @@ pub(super) struct State {
     /// Files of which something was overwritten in the buffer, or before the end of what the tree knows of them, since all of them was
     /// durable. If a sync was under way then, it finds only what is too new for it.
     pub(super) overtaken: BTreeSet<u64>,
-    /// Files with waiting blocks that took the places of others since the last commit, by a rename: their blocks come along with the next one, so that a crash
-    /// leaves all of the old one or of the new one.
+    /// Files with waiting blocks that took the places of others since the last commit, by a rename. Their blocks come along with the next
+    /// one, so that a crash leaves all of the old one or of the new one.
     pub(super) replacing: BTreeSet<u64>,
     /// Files that have become shorter since the last commit. After a crash they may have their old lengths, so what lies behind their new
     /// ends is not overwritten until then.

@@ -85,7 +85,7 @@ impl Shared {
             return Ok(());
         }
         match self.options.journal {
-            // What of it does not go well is tried again by the commit.
+            // Whatever fails here, the commit below tries again.
             JournalMode::Data => drop(self.journal_file(inode).await),
             JournalMode::None => self.write_out(Scope::File(inode)).await?,
             _ if self.is_large(inode).await => self.write_out(Scope::File(inode)).await?,
@@ -101,8 +101,7 @@ impl Shared {
     /// Whether a file waits with more blocks than are to come along with a commit.
     async fn is_large(&self, inode: u64) -> bool {
         let state = self.state.lock().await;
-        let half = state.volume.geometry().stripe_blocks() as usize / 2;
-        let most = along_max(&state).min(half).max(1);
+        let most = commit_max(&state);
         state.pending(inode).take(most + 1).count() > most
     }
 
@@ -193,16 +192,20 @@ impl Shared {
     }
 
     async fn commit_with(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
+        if is_served(own) {
+            return Ok(());
+        }
         self.write_out_replacing().await;
         for _ in 0..TRIES {
             let (committed, files) = self.commit_once(own, along).await;
             if committed.is_ok() {
                 return Ok(());
             }
-            // Another task's file may be what cannot be read or written. In the end, this task's own one counts.
             match committed {
                 _ if is_full(committed) => {}
+                // The device has failed, and not what was read.
                 Err(FsError::Store(StoreError::Commit(_) | StoreError::Failed)) => return committed,
+                // Another task's file may be what cannot be read. In the end, this task's own one counts.
                 _ => break,
             }
             for inode in files {
@@ -213,18 +216,23 @@ impl Shared {
         self.commit_alone(own, along).await
     }
 
-    /// Writes out the large ones of the files that have replaced others: the next commit takes along what is left of them.
+    /// Writes out files that have replaced others, if more of them waits than is to come along with a commit. The commit takes along what
+    /// is left of them.
     async fn write_out_replacing(&self) {
-        let files = match self.options.journal {
-            JournalMode::Data => return,
-            _ => self.state.lock().await.replacing.clone(),
-        };
-        for inode in files {
-            if self.is_large(inode).await {
-                // The commit tells what cannot be written.
-                let _ = self.write_out(Scope::File(inode)).await;
+        let scope = {
+            let state = self.state.lock().await;
+            let most = commit_max(&state);
+            let waiting = state.replacing.iter().flat_map(|inode| state.pending(*inode));
+            if self.options.journal == JournalMode::Data || waiting.take(most + 1).count() <= most {
+                return;
             }
-        }
+            match state.replacing.first() {
+                Some(only) if state.replacing.len() == 1 => Scope::File(*only),
+                _ => Scope::All,
+            }
+        };
+        // The commit tells what cannot be written.
+        let _ = self.write_out(scope).await;
     }
 
     /// Tries to commit. Returns also the files whose blocks were to come along.
@@ -244,9 +252,7 @@ impl Shared {
             waiting.tickets.iter().for_each(|ticket| ticket.1.store(true, Ordering::Release));
             state.overtaken.retain(|inode| waiting.files.binary_search(inode).is_err());
         } else {
-            // A task that has given up meanwhile has left its ticket here alone.
-            let still = |ticket: &Ticket| Arc::strong_count(ticket) > 1;
-            self.syncs.lock().extend(waiting.tickets.into_iter().filter(still));
+            self.syncs.lock().extend(waiting.tickets);
         }
         (committed, waiting.files)
     }
@@ -273,7 +279,9 @@ impl Shared {
 
     /// Takes the tickets of all tasks that wait in fsync.
     fn waiting(&self, state: &State, own: Option<&Ticket>, along: Along) -> Waiting {
-        let tickets = std::mem::take(&mut *self.syncs.lock());
+        let mut tickets = std::mem::take(&mut *self.syncs.lock());
+        // Nobody waits for a ticket that only the list has.
+        tickets.retain(|ticket| Arc::strong_count(ticket) > 1);
         let files = comes_along(state, tickets.iter().chain(own), along);
         Waiting { tickets, files }
     }
@@ -419,6 +427,12 @@ fn comes_along<'ticket>(
     files.sort_unstable();
     files.dedup();
     files
+}
+
+/// Blocks that wait and come along with a commit; where there are more, they are written out first.
+fn commit_max(state: &State) -> usize {
+    let half = state.volume.geometry().stripe_blocks() as usize / 2;
+    along_max(state).min(half).max(1)
 }
 
 /// Blocks that come along with a commit at most.

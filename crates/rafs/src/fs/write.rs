@@ -55,6 +55,9 @@ impl State {
         } else {
             None
         };
+        if self.replacing.contains(&inode) {
+            self.look_at_move(inode, blocks.clone()).await?;
+        }
         let data = self.whole_blocks(&attr, bytes, data).await?;
         // Nothing fails from here on.
         self.counters.client_writes += 1;

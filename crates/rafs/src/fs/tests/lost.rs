@@ -80,23 +80,30 @@ fn plain_action() -> impl Strategy<Value = Action> {
     })
 }
 
-/// A task's fsync fails if its own file cannot be written out, and not if another task's cannot.
-#[test]
-fn a_lost_file_keeps_no_other_one_from_being_synced() {
+/// A mount without a journal, and two files, one of which has many extents. Little of the tree is in memory.
+fn spread_and_sound() -> (World, u64, u64) {
     let mut world = World::new((4, 16), 400, Order::Rows, 0);
-    let [lost, sound] = [b"lost", b"good"].map(|name| single::file(&world, name, &[9; BLOCK_BYTES]));
+    let [spread, sound] = [b"lost", b"good"].map(|name| single::file(&world, name, &[9; BLOCK_BYTES]));
     let block = IoBuf::copy_of(&[9; BLOCK_BYTES]).freeze();
     for at in (0..1500).step_by(2) {
         let block = block.clone();
-        world.run(move |fs| Box::pin(fs.write(lost, at * BLOCK_BYTES as u64, block))).unwrap();
+        world.run(move |fs| Box::pin(fs.write(spread, at * BLOCK_BYTES as u64, block))).unwrap();
     }
     world.run(|fs| Box::pin(fs.unmount())).unwrap();
     let stripe_blocks = world.volume.geometry().stripe_blocks();
     let options = MountOptions { cached_nodes: 1, journal: JournalMode::None, ..options(stripe_blocks) };
     world.fs = mount_with(&world.env, &world.volume, options);
-    for inode in [lost, sound] {
+    for inode in [spread, sound] {
         world.run(move |fs| Box::pin(fs.attr(inode))).unwrap();
     }
+    (world, spread, sound)
+}
+
+/// A task's fsync fails if its own file cannot be written out, and not if another task's cannot.
+#[test]
+fn a_lost_file_keeps_no_other_one_from_being_synced() {
+    let (world, lost, sound) = spread_and_sound();
+    let block = IoBuf::copy_of(&[9; BLOCK_BYTES]).freeze();
     spoil_leaf_of(&world, Key::new(lost, KeyKind::Extent, 1000));
     for (inode, at) in [(lost, 1000), (sound, 0)] {
         let block = block.clone();
@@ -114,6 +121,29 @@ fn a_lost_file_keeps_no_other_one_from_being_synced() {
     assert!(!waits.1.load(Ordering::Acquire));
     world.volume.unspoil();
     assert_eq!(world.run(move |fs| Box::pin(fs.fsync(lost))), Ok(()));
+    world.run(|fs| Box::pin(fs.unmount())).unwrap();
+    world.check();
+}
+
+/// What has replaced another file comes along with all commits, unless it can no longer be written out.
+#[test]
+fn a_file_that_is_lost_after_a_rename_keeps_no_other_one_from_being_synced() {
+    let (world, lost, sound) = spread_and_sound();
+    let block = IoBuf::copy_of(&[9; BLOCK_BYTES]).freeze();
+    let write = |world: &World, inode: u64| {
+        let block = block.clone();
+        world.run(move |fs| Box::pin(fs.write(inode, 1000 * BLOCK_BYTES as u64, block)))
+    };
+    spoil_leaf_of(&world, Key::new(lost, KeyKind::Extent, 1000));
+    write(&world, lost).unwrap();
+    // As if it had been renamed over another one before.
+    world.run(move |fs| Box::pin(async move { fs.shared.state.lock().await.replacing.insert(lost) }));
+    let refused = write(&world, lost);
+    assert!(matches!(refused, Err(FsError::Store(_))), "{refused:?}");
+    write(&world, sound).unwrap();
+    assert_eq!(world.run(move |fs| Box::pin(fs.fsync(sound))), Ok(()));
+    assert!(world.run(move |fs| Box::pin(fs.fsync(lost))).is_err());
+    world.volume.unspoil();
     world.run(|fs| Box::pin(fs.unmount())).unwrap();
     world.check();
 }

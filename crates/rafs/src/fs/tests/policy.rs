@@ -1,8 +1,6 @@
 //! What journal modes, presets, techniques of the paper and discards change.
 
-use std::sync::atomic::Ordering;
-
-use std::ops::Range;
+use std::{ops::Range, sync::atomic::Ordering};
 
 use super::{
     single::{file, plain},

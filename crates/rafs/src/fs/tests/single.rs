@@ -556,9 +556,24 @@ fn a_crash_in_a_commit_after_a_rename_leaves_one_of_the_files() {
         file(&world, b"name", &[1; 9000]);
         world.run(|fs| Box::pin(fs.sync())).unwrap();
         let new = file(&world, b"new", &[2; 9000]);
-        let scope = write_out::Scope::File(new);
-        world.run(move |fs| Box::pin(async move { fs.shared.write_out(scope).await })).unwrap();
+        let write_out = |world: &World, inode: u64| {
+            let scope = write_out::Scope::File(inode);
+            world.run(move |fs| Box::pin(async move { fs.shared.write_out(scope).await })).unwrap();
+        };
+        let is_late = seed % 4 >= 2;
+        if !is_late {
+            write_out(&world, new);
+        }
         world.run(|fs| Box::pin(fs.rename((ROOT, b"new"), (ROOT, b"name"), Rename::Replace))).unwrap();
+        if is_late {
+            // A commit flushes, and fails then.
+            let flushed = file(&world, b"flushed", &[4; 9000]);
+            write_out(&world, flushed);
+            world.volume.fail_after(1);
+            assert!(world.run(move |fs| Box::pin(fs.fsync(flushed))).is_err());
+            world.volume.fail_after(u64::MAX);
+            write_out(&world, new);
+        }
         let other = file(&world, b"other", &[3; 100]);
         world.volume.stop_after(1 + seed % 2);
         world.run(move |fs| Box::pin(fs.fsync(other))).unwrap();
