@@ -4,7 +4,7 @@ use stripewise_device::IoError;
 use stripewise_format::rafs::{names::NAME_MAX, value::ValueError};
 use thiserror::Error;
 
-use crate::{store::StoreError, tree::TreeError};
+use crate::{store::StoreError, tree::TreeError, volume::is_lost};
 
 /// Why an operation was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -111,6 +111,16 @@ impl From<TreeError> for FsError {
 }
 
 impl FsError {
+    /// Whether it comes again with every try: what is needed is damaged, or the medium has lost it.
+    pub(super) fn is_lasting(&self) -> bool {
+        match self {
+            Self::Damaged { .. } | Self::Item { .. } => true,
+            Self::Store(StoreError::Tree(TreeError::Unreadable { source, .. })) => is_lost(source),
+            Self::Store(StoreError::Tree(_)) => true,
+            _ => false,
+        }
+    }
+
     /// The error number for it, as errno(3) numbers them on Linux.
     #[must_use]
     pub fn errno(&self) -> i32 {

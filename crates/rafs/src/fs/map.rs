@@ -139,6 +139,11 @@ impl State {
         }
     }
 
+    /// As [`State::look_at_move`], for blocks that are going to be buffered, if they will have to come along with the next commit.
+    pub(super) async fn look_at_buffered(&self, inode: u64, blocks: Range<u64>) -> Result<(), FsError> {
+        if self.replacing.contains(&inode) { self.look_at_move(inode, blocks).await } else { Ok(()) }
+    }
+
     /// Reads what is going to change of the tree when blocks of a file are written out to other places.
     pub(super) async fn look_at_move(&self, inode: u64, blocks: Range<u64>) -> Result<(), FsError> {
         self.look_at_inode(inode).await?;

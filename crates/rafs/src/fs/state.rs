@@ -67,7 +67,8 @@ pub(super) struct State {
     /// durable. If a sync was under way then, it finds only what is too new for it.
     pub(super) overtaken: BTreeSet<u64>,
     /// Files with waiting blocks that took the places of others since the last commit, by a rename. Their blocks come along with the next
-    /// one, so that a crash leaves all of the old one or of the new one.
+    /// one, so that a crash leaves all of the old one or of the new one. One that cannot be written out any more, as part of the tree is lost,
+    /// is no longer among them.
     pub(super) replacing: BTreeSet<u64>,
     /// Files that have become shorter since the last commit. After a crash they may have their old lengths, so what lies behind their new
     /// ends is not overwritten until then.

@@ -192,10 +192,7 @@ impl Shared {
     }
 
     async fn commit_with(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
-        if is_served(own) {
-            return Ok(());
-        }
-        self.write_out_replacing().await;
+        self.write_out_replacing(own).await;
         for _ in 0..TRIES {
             let (committed, files) = self.commit_once(own, along).await;
             if committed.is_ok() {
@@ -216,23 +213,33 @@ impl Shared {
         self.commit_alone(own, along).await
     }
 
-    /// Writes out files that have replaced others, if more of them waits than is to come along with a commit. The commit takes along what
-    /// is left of them.
-    async fn write_out_replacing(&self) {
-        let scope = {
-            let state = self.state.lock().await;
-            let most = commit_max(&state);
-            let waiting = state.replacing.iter().flat_map(|inode| state.pending(*inode));
-            if self.options.journal == JournalMode::Data || waiting.take(most + 1).count() <= most {
-                return;
-            }
-            match state.replacing.first() {
-                Some(only) if state.replacing.len() == 1 => Scope::File(*only),
-                _ => Scope::All,
-            }
+    /// Writes out files that have replaced others, if more of them waits than is to come along with a commit.
+    async fn write_out_replacing(&self, own: Option<&Ticket>) {
+        if self.options.journal == JournalMode::Data || self.replacing_too_much().await.is_empty() {
+            return;
+        }
+        let _turn = self.turn.lock().await;
+        // Another task may have done that meanwhile.
+        let files = if is_served(own) { Vec::new() } else { self.replacing_too_much().await };
+        let scopes = match files.len() {
+            0..STRIPES_AT_ONCE => files.into_iter().map(Scope::File).collect(),
+            _ => vec![Scope::All],
         };
-        // The commit tells what cannot be written.
-        let _ = self.write_out(scope).await;
+        // What cannot be written comes along with the commit, or gives way to it.
+        for scope in scopes {
+            let _ = self.write_batches(scope).await;
+        }
+        let _ = self.state.lock().await.take_back();
+    }
+
+    /// The files that have replaced others, and wait with more blocks than are to come along with a commit; none if they do not.
+    async fn replacing_too_much(&self) -> Vec<u64> {
+        let state = self.state.lock().await;
+        let most = commit_max(&state);
+        let waiting = state.replacing.iter().flat_map(|inode| state.pending(*inode));
+        let has_too_much = waiting.take(most + 1).count() > most;
+        let files = state.replacing.iter().copied().filter(|inode| has_too_much && state.has_pending(*inode));
+        files.collect()
     }
 
     /// Tries to commit. Returns also the files whose blocks were to come along.
@@ -313,12 +320,13 @@ impl Shared {
     async fn checkpoint_alone(&self, state: &mut State, files: &[u64]) -> Result<(), FsError> {
         let mut all = state.need_places();
         all.extend(files);
+        let mut written = Ok(());
         for inode in all {
-            let written = self.write_file_out(state, inode).await;
+            let file = self.write_file_out(state, inode).await;
             let back = state.take_back();
-            written.and(back)?;
+            written = written.and(file).and(back);
         }
-        if state.wait_for_places(files) { Err(FULL) } else { state.checkpoint().await }
+        if state.wait_for_places(files) { written.and(Err(FULL)) } else { state.checkpoint().await }
     }
 
     async fn write_file_out(&self, state: &mut State, inode: u64) -> Result<(), FsError> {

@@ -55,8 +55,9 @@ impl State {
         } else {
             None
         };
-        if self.replacing.contains(&inode) {
-            self.look_at_move(inode, blocks.clone()).await?;
+        self.look_at_buffered(inode, blocks.clone()).await?;
+        if let Some((block, _)) = tail {
+            self.look_at_buffered(inode, block..block + 1).await?;
         }
         let data = self.whole_blocks(&attr, bytes, data).await?;
         // Nothing fails from here on.
@@ -107,6 +108,7 @@ impl State {
             self.reserve(1)?;
             self.lose_left_overs(&attr).await?;
             if let Some((block, tail)) = self.zeroed_tail(&attr, u64::MAX).await? {
+                self.look_at_buffered(number, block..block + 1).await?;
                 self.buffer_write(Owner { folder: attr.is.parent, inode: number }, block, &tail, now);
             }
         } else if size_bytes == attr.is.size_bytes {
@@ -140,6 +142,7 @@ impl State {
         let touched = blocks_of(&bytes);
         let edges = BTreeSet::from([touched.start, touched.end - 1]);
         for block in edges.into_iter().filter(|block| !whole.contains(block)) {
+            self.look_at_buffered(number, block..block + 1).await?;
             zeroed.push((block, self.zeroed_block(number, block, &bytes).await?));
         }
         if !zeroed.is_empty() {

@@ -164,8 +164,10 @@ impl State {
     /// Parts stay lent until the write-out ends, so that it does not look at them again.
     fn put_aside(&mut self, parts: impl IntoIterator<Item = Lent>, error: FsError) {
         for part in parts {
-            // Others do not wait for it with their commits.
-            self.replacing.remove(&part.owner.inode);
+            if error.is_lasting() {
+                // Others do not wait for it with their commits.
+                self.replacing.remove(&part.owner.inode);
+            }
             self.aside.entry(part.owner.inode).or_insert_with(|| (error, Vec::new())).1.push(part);
         }
     }
