@@ -29,7 +29,8 @@ pub enum JournalMode {
     #[default]
     Ordered,
     /// As `Ordered`, but blocks of small stripes that a file did not have before may become durable later than the file's length. After a
-    /// crash, such blocks of files that were not synced, and did not replace others by a rename, may be unreadable. One flush less for a sync of some size.
+    /// crash, such blocks may be unreadable of files that were not synced, and did not replace others by a rename. One flush less for a
+    /// sync of some size.
     Writeback,
     /// As `Ordered`, but all that is synced goes through the journal, however large it is. A block that is overwritten where it lies is in
     /// the journal first, so that a crash does not leave it half old and half new.
