@@ -105,6 +105,8 @@ mutants! {
     DiscardNotKept,
     /// A record may become durable before blocks that are in the place of others.
     ReplacedTrails,
+    /// A rename over a file leaves the bytes of the new one behind.
+    ReplacingLeftBehind,
     /// What is overwritten where it lies need not be in the journal, though all data goes there.
     OverwriteNotJournaled,
     /// A stripe that is being filled is filled by another write-out, too.

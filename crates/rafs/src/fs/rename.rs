@@ -120,7 +120,7 @@ impl State {
                 }
                 // What was written out of the new one is durable before the old one is gone.
                 self.store.let_data_come_first();
-                if self.has_pending(moved.inode) {
+                if self.has_pending(moved.inode) && !lives(Mutant::ReplacingLeftBehind) {
                     self.replacing.insert(moved.inode);
                 }
             }

@@ -42,6 +42,8 @@ struct Tree {
     /// Folder and name to what they lead to.
     names: BTreeMap<(u64, String), u64>,
     attributes: BTreeMap<u64, Vec<u8>>,
+    /// Files that have replaced others by a rename: the version that each had then, or a later one, is there if this tree is.
+    least: BTreeMap<u64, usize>,
 }
 
 /// The model.
@@ -52,6 +54,8 @@ pub(super) struct Model {
     past: Vec<Tree>,
     /// All that each file was since it was durable.
     versions: BTreeMap<u64, Vec<Vec<u8>>>,
+    /// How many versions each file had before these.
+    before: BTreeMap<u64, usize>,
     /// Files that have been long enough for a stripe of their own.
     large: BTreeSet<u64>,
 }
@@ -63,6 +67,7 @@ impl Model {
             sorts: BTreeMap::from([(ROOT, Sort::Folder)]),
             past: vec![Tree::default()],
             versions: BTreeMap::new(),
+            before: BTreeMap::new(),
             large: BTreeSet::new(),
         }
     }
@@ -96,6 +101,11 @@ impl Model {
         self.id(path).is_some_and(|id| self.tree().names.keys().all(|(folder, _)| *folder != id))
     }
 
+    /// How many versions a file has had.
+    fn count(&self, id: u64) -> usize {
+        self.before.get(&id).copied().unwrap_or(0) + self.versions[&id].len()
+    }
+
     fn bytes(&self, id: u64) -> &[u8] {
         self.versions.get(&id).and_then(|versions| versions.last()).map_or(&[], Vec::as_slice)
     }
@@ -127,6 +137,9 @@ impl Model {
             Change::Rename(path, to) => {
                 // Two names of one file both stay.
                 if self.id(to) != Some(id(path)) {
+                    if self.id(to).is_some() && self.sorts[&id(path)] == Sort::File {
+                        tree.least.insert(id(path), self.count(id(path)) - 1);
+                    }
                     tree.names.insert(place(to), id(path));
                     tree.names.remove(&place(path));
                 }
@@ -175,6 +188,7 @@ impl Model {
         self.past.drain(..self.past.len() - 1);
         for (id, versions) in &mut self.versions {
             if synced.is_none_or(|synced| synced == *id) {
+                *self.before.entry(*id).or_default() += versions.len() - 1;
                 versions.drain(..versions.len() - 1);
             }
         }
@@ -229,7 +243,9 @@ impl Model {
             match entry.sort {
                 Sort::File => {
                     let unit = unit(if self.large.contains(id) { usize::MAX } else { 0 });
-                    judge(&self.versions[id], &entry.bytes, unit)
+                    let before = self.before.get(id).copied().unwrap_or(0);
+                    let least = tree.least.get(id).map_or(0, |least| least.saturating_sub(before));
+                    judge(&self.versions[id][least..], &entry.bytes, unit)
                         .map_err(|what| format!("{path}: {what}"))?;
                 }
                 Sort::Symlink if entry.bytes != TARGET.as_bytes() => {

@@ -269,8 +269,10 @@ impl Client {
             let mut model = self.folder.lock();
             let mut names = model.names().cloned().unwrap_or_default();
             names.remove(name);
-            names.insert(to.clone(), file);
-            model.become_named(names);
+            match names.insert(to.clone(), file) {
+                Some(_) => model.become_replaced(names, file),
+                None => model.become_named(names),
+            }
         }
         let (from, to) = ((folder, name.as_bytes()), (folder, to.as_bytes()));
         let done = self.fs.rename(from, to, Rename::Replace).await;

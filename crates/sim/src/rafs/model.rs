@@ -16,6 +16,9 @@ pub(super) const FIRST_MODE: u32 = 0o644;
 /// Names in a client's folder, and which file each leads to.
 pub(super) type Names = BTreeMap<String, u64>;
 
+/// Files that have replaced others by a rename, and the version that each had then: with the new name there is that one or a later one.
+type Least = BTreeMap<u64, usize>;
+
 /// Files that were found by name.
 pub(super) type Files = BTreeMap<String, Content>;
 
@@ -43,9 +46,11 @@ pub(super) struct Folder {
     /// Its name in the root.
     pub(super) name: String,
     /// All that names were since they were durable; the last one is what they are, or may become.
-    names: Vec<Option<Names>>,
+    names: Vec<(Option<Names>, Least)>,
     /// All that each file was since it was durable.
     files: BTreeMap<u64, Vec<Vec<u8>>>,
+    /// How many versions each file had before these.
+    before: BTreeMap<u64, usize>,
     /// All permissions that each file had since they were durable.
     modes: BTreeMap<u64, Vec<u32>>,
     /// Files that had a stripe of their own once: what is left of it is overwritten where it lies, and sectors count.
@@ -61,8 +66,9 @@ impl Folder {
     pub(super) fn new(number: u32) -> Self {
         Self {
             name: format!("client {number}"),
-            names: vec![None],
+            names: vec![(None, Least::new())],
             files: BTreeMap::new(),
+            before: BTreeMap::new(),
             modes: BTreeMap::new(),
             large: BTreeSet::new(),
             forgives_large: false,
@@ -73,7 +79,7 @@ impl Folder {
 
     /// What the names are now; none if the folder is not there.
     pub(super) fn names(&self) -> Option<&Names> {
-        self.names.last().and_then(Option::as_ref)
+        self.names.last().and_then(|(names, _)| names.as_ref())
     }
 
     /// A file that is in no folder yet.
@@ -90,7 +96,18 @@ impl Folder {
 
     /// Names become these, now or after a power failure.
     pub(super) fn become_named(&mut self, names: Names) {
-        self.names.push(Some(names));
+        let least = self.names.last().map(|(_, least)| least.clone()).unwrap_or_default();
+        self.names.push((Some(names), least));
+    }
+
+    /// A file takes the name of another one, now or after a power failure.
+    pub(super) fn become_replaced(&mut self, names: Names, file: u64) {
+        self.become_named(names);
+        let before = self.before.get(&file).copied().unwrap_or(0);
+        let count = before + self.files.get(&file).map_or(0, Vec::len);
+        if let Some((_, least)) = self.names.last_mut() {
+            least.insert(file, count.saturating_sub(1));
+        }
     }
 
     /// A change of names was refused.
@@ -125,8 +142,8 @@ impl Folder {
     pub(super) fn synced(&mut self, file: Option<u64>) {
         self.names.drain(..self.names.len() - 1);
         let is_synced = |number: &u64| file.is_none_or(|file| file == *number);
-        for (_, versions) in self.files.iter_mut().filter(|(number, _)| is_synced(number)) {
-            versions.drain(..versions.len().saturating_sub(1));
+        for (number, versions) in self.files.iter_mut().filter(|(number, _)| is_synced(number)) {
+            drop_first(&mut self.before, *number, versions, versions.len().saturating_sub(1));
         }
         for (_, versions) in self.modes.iter_mut().filter(|(number, _)| is_synced(number)) {
             versions.drain(..versions.len().saturating_sub(1));
@@ -145,7 +162,7 @@ impl Folder {
         self.names.drain(..marks.names - 1);
         for (file, count) in &marks.files {
             if let Some(versions) = self.files.get_mut(file) {
-                versions.drain(..count.saturating_sub(1));
+                drop_first(&mut self.before, *file, versions, count.saturating_sub(1));
             }
         }
         for (file, count) in &marks.modes {
@@ -164,13 +181,15 @@ impl Folder {
     ) -> Result<(), String> {
         self.forgives_large = is_member_lost;
         self.was_journaled = journal == JournalMode::Data;
-        let in_found = |names: &Option<Names>| match (names, found) {
+        let in_found = |(names, least): &(Option<Names>, Least)| match (names, found) {
             (None, None) => true,
-            (Some(names), Some(found)) => names.keys().eq(found.keys()) && self.fits(names, found).is_ok(),
+            (Some(names), Some(found)) => {
+                names.keys().eq(found.keys()) && self.fits(names, least, found).is_ok()
+            }
             _ => false,
         };
         let last = self.names.iter().rev().find(|names| in_found(names)).cloned();
-        let Some(names) = last else { return Err(self.why(found)) };
+        let Some((names, _)) = last else { return Err(self.why(found)) };
         let (mut files, mut modes) = (BTreeMap::new(), BTreeMap::new());
         for (name, file) in names.iter().flatten() {
             modes.insert(
@@ -181,15 +200,19 @@ impl Folder {
                 found.and_then(|found| found.get(name)).filter(|content| content.damaged.is_empty());
             files.insert(*file, content.map(|content| content.bytes.clone()).into_iter().collect());
         }
-        (self.names, self.files, self.modes) = (vec![names], files, modes);
+        (self.names, self.files, self.modes) = (vec![(names, Least::new())], files, modes);
+        self.before.clear();
         Ok(())
     }
 
     /// Whether each file is what it may be.
-    fn fits(&self, names: &Names, found: &Files) -> Result<(), String> {
+    fn fits(&self, names: &Names, least: &Least, found: &Files) -> Result<(), String> {
         for (name, file) in names {
             let unit = if self.large.contains(file) && !self.was_journaled { SECTOR } else { BLOCK };
             let versions = self.files.get(file).map_or(&[][..], Vec::as_slice);
+            let before = self.before.get(file).copied().unwrap_or(0);
+            let least = least.get(file).map_or(0, |least| least.saturating_sub(before));
+            let versions = &versions[least.min(versions.len())..];
             let Content { bytes, damaged, mode } = &found[name];
             let modes = self.modes.get(file).map_or(&[][..], Vec::as_slice);
             if !modes.contains(mode) {
@@ -206,17 +229,22 @@ impl Folder {
 
     /// Why what was found fits none of what may be.
     fn why(&self, found: Option<&Files>) -> String {
-        let like = |names: &&Option<Names>| match (names, found) {
+        let like = |(names, _): &&(Option<Names>, Least)| match (names, found) {
             (Some(names), Some(found)) => names.keys().eq(found.keys()),
             _ => false,
         };
         let like = self.names.iter().rev().find(like);
-        if let (Some(Some(names)), Some(found)) = (like, found) {
-            return self.fits(names, found).err().unwrap_or_default();
+        if let (Some((Some(names), least)), Some(found)) = (like, found) {
+            return self.fits(names, least, found).err().unwrap_or_default();
         }
         let found = found.map(|found| found.keys().cloned().collect::<Vec<_>>());
         format!("{}: names were never {found:?}, but {:?}", self.name, self.names)
     }
+}
+
+/// The first versions of a file no longer count.
+fn drop_first(before: &mut BTreeMap<u64, usize>, file: u64, versions: &mut Vec<Vec<u8>>, count: usize) {
+    *before.entry(file).or_default() += versions.drain(..count).len();
 }
 
 /// Bytes of a file that power failures do not split. One of this length has a stripe of its own, perhaps, and is overwritten where it lies.
