@@ -67,6 +67,8 @@ fn what_a_mapping_holds_is_written_or_told_to_be_lost() {
     for free in [0, 256, 512, 16 << 10].map(|kib| kib << 10) {
         let disk = Disk::new(48 * MIB);
         let mounted = disk.mount();
+        let path = mounted.path("mapped");
+        File::create(&path).unwrap().set_len(MIB).unwrap();
         let mut filler = File::create(mounted.path("filler")).unwrap();
         let mut len = 0;
         while filler.write_all(&pattern(len, 64 << 10)).and_then(|()| filler.sync_all()).is_ok() {
@@ -74,8 +76,6 @@ fn what_a_mapping_holds_is_written_or_told_to_be_lost() {
         }
         filler.set_len(len - free).unwrap();
         File::open(mounted.root()).unwrap().sync_all().unwrap();
-        let path = mounted.path("mapped");
-        File::create(&path).unwrap().set_len(MIB).unwrap();
         let python =
             Command::new("python3").args(["-c", MAPPED]).arg(&path).arg(MIB.to_string()).output().unwrap();
         drop(filler);

@@ -283,7 +283,7 @@ fn judge_but(
     if let [only] = versions
         && only != found
     {
-        return Err("it was durable, and is another".to_owned());
+        return Err("all of it was durable or came with a rename, and other bytes are there".to_owned());
     }
     for (start, part) in (0..).step_by(unit).zip(found.chunks(unit)) {
         if damaged.contains(&(start / BLOCK)) {
