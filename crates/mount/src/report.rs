@@ -2,10 +2,12 @@
 //! shows: so every user who can look into the mount can ask, and no socket is needed.
 
 mod activity;
+mod look;
 
 use std::time::Duration;
 
 pub use activity::{Activity, ParityReport, StripesReport, WrittenReport};
+pub use look::{LOOK_ATTRIBUTE, Look, LookFound, LookStep};
 use serde::{Deserialize, Serialize};
 use stripewise_format::rafs::superblock::{SlotOrder, Superblock};
 use stripewise_rafs::{

@@ -13,6 +13,7 @@ use stripewise_rafs::fs::{Fs, FsError};
 
 use crate::{
     answer::{Answer, Result},
+    checking::Newest,
     convert::errno,
     report::Identity,
 };
@@ -24,6 +25,8 @@ pub(crate) struct Rafs {
     pub(crate) identity: Identity,
     /// The user of this process.
     pub(crate) user: u32,
+    /// The newest look at it.
+    pub(crate) look: Newest,
     /// Whether requests are refused, as it is ended while it is in use.
     is_closed: AtomicBool,
     /// Whether all was written out and the file system has ended. Locked while it ends: there is one end.
@@ -33,7 +36,8 @@ pub(crate) struct Rafs {
 impl Rafs {
     pub(crate) fn new(fs: Fs, env: EnvHandle, identity: Identity) -> Self {
         let user = rustix::process::geteuid().as_raw();
-        Self { fs, env, identity, user, is_closed: AtomicBool::new(false), is_ended: AsyncMutex::new(false) }
+        let (look, is_closed, is_ended) = (Newest::default(), AtomicBool::new(false), AsyncMutex::new(false));
+        Self { fs, env, identity, user, look, is_closed, is_ended }
     }
 
     /// Writes all out, and ends. What has ended stays so.
@@ -103,7 +107,7 @@ impl Rafs {
             Operation::Readdir(read) => self.list(node, &read).await,
             Operation::Readdirplus(read) => self.list_plus(node, &read).await,
             Operation::Setxattr(set) => self.set_xattr(node, &set, caller).await,
-            Operation::Getxattr { name, size_bytes } => self.xattr(node, name, size_bytes).await,
+            Operation::Getxattr { name, size_bytes } => self.xattr(node, name, size_bytes, caller).await,
             Operation::Listxattr { size_bytes } => self.xattrs(node, size_bytes).await,
             Operation::Removexattr { name } => self.remove_xattr(node, name).await,
             Operation::Fallocate(fallocate) => self.fallocate(node, &fallocate).await,

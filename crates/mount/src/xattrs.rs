@@ -22,6 +22,9 @@ impl Rafs {
         if inode == ROOT && set.name == report::ATTRIBUTE.as_bytes() {
             return self.change_pace(set.value, caller).await;
         }
+        if inode == ROOT && set.name == report::LOOK_ATTRIBUTE.as_bytes() {
+            return self.begin_look(caller).map(|()| Answer::Done);
+        }
         check_namespace(set.name)?;
         let how = match (set.flags.contains(XattrFlags::CREATE), set.flags.contains(XattrFlags::REPLACE)) {
             (false, false) => SetAttribute::Either,
@@ -33,9 +36,12 @@ impl Rafs {
         done.map(|()| Answer::Done).map_err(errno)
     }
 
-    pub(crate) async fn xattr(&self, inode: u64, name: &[u8], room: u32) -> Result<Answer> {
+    pub(crate) async fn xattr(&self, inode: u64, name: &[u8], room: u32, caller: Caller) -> Result<Answer> {
         if inode == ROOT && name == report::ATTRIBUTE.as_bytes() {
             return sized(self.report().await?, room);
+        }
+        if inode == ROOT && name == report::LOOK_ATTRIBUTE.as_bytes() {
+            return sized(self.look_told(caller)?, room);
         }
         check_namespace(name)?;
         sized(self.fs.attribute(inode, name).await.map_err(errno)?, room)
@@ -56,10 +62,12 @@ impl Rafs {
     }
 
     /// The kernel checks no permissions for names that begin like this.
+    pub(crate) fn check_owner(&self, caller: Caller) -> Result<()> {
+        if caller.uid != 0 && caller.uid != self.user { Err(Errno::PERM) } else { Ok(()) }
+    }
+
     async fn change_pace(&self, value: &[u8], caller: Caller) -> Result<Answer> {
-        if caller.uid != 0 && caller.uid != self.user {
-            return Err(Errno::PERM);
-        }
+        self.check_owner(caller)?;
         let change: PaceChange = serde_json::from_slice(value).map_err(|_| Errno::INVAL)?;
         let pace = change.of(self.fs.pace()).ok_or(Errno::INVAL)?;
         tracing::info!(?pace, "written out at another pace");

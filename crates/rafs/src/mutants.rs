@@ -37,6 +37,8 @@ mutants! {
     FreedAtOnce,
     /// A checkpoint reuses nodes of the tree that is durable.
     NodesReused,
+    /// A checkpoint reuses nodes of a tree that is being looked at.
+    HeldReused,
     /// A mount does not renew the anchors, nor flush the records that it has repeated.
     AnchorsNotRenewed,
     /// A replay takes records of an earlier lap of the ring.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use stripewise::{EnvHandle, internals::format::rafs::superblock::Superblock};
 use stripewise_mount::{
     rafs::{
-        check::{Problem, Progress, Report, check_telling},
+        check::{Progress, Report, check_telling},
         fs::{Fs, MountOptions},
         repair::repair,
         volume::Volume,
@@ -97,7 +97,7 @@ pub(crate) async fn mended(
 /// What a check found.
 fn checked_status((target, uuid): (String, String), report: &Report) -> CheckedStatus {
     let mut counts = BTreeMap::new();
-    report.problems.iter().for_each(|problem| *counts.entry(kind(problem)).or_default() += 1);
+    report.problems.iter().for_each(|problem| *counts.entry(problem.kind()).or_default() += 1);
     CheckedStatus {
         target,
         uuid,
@@ -115,10 +115,4 @@ fn checked_status((target, uuid): (String, String), report: &Report) -> CheckedS
         notes: report.notes.iter().map(ToString::to_string).collect(),
         left: Vec::new(),
     }
-}
-
-/// The variant's name.
-fn kind(problem: &Problem) -> String {
-    let text = format!("{problem:?}");
-    text.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
 }

@@ -40,12 +40,8 @@ impl Base {
     pub(crate) async fn read(volume: &Arc<dyn Volume>, progress: &Progress) -> Result<Self, MountError> {
         let superblock = store::read_superblock(&**volume).await?;
         store::check_shape(&superblock, volume.geometry())?;
-        let (mut problems, mut notes) = (Vec::new(), Vec::new());
-        for place in superblock.places() {
-            let good = |bytes: &[u8]| Superblock::decode(bytes).is_ok_and(|(one, _)| one == superblock);
-            let bad = store::bad_copies(&**volume, place, good).await;
-            problems.extend((bad > 0).then_some(Problem::Superblock { place, bad }));
-        }
+        store::check_writable(&superblock)?;
+        let (mut problems, mut notes) = (bad_superblocks(volume, &superblock).await, Vec::new());
         let mut anchors = Vec::new();
         for place in superblock.anchor_places() {
             let decode = |bytes: &[u8]| Anchor::decode(bytes, place, superblock.uuid);
@@ -79,6 +75,19 @@ impl Base {
             newest.map_err(GroundError::from)?;
         }
         Ok(base)
+    }
+
+    /// That of a file system that is mounted. Nothing else is looked for: what is newer than this anchor's tree may be incomplete.
+    pub(crate) async fn of_mounted(
+        volume: &Arc<dyn Volume>,
+        superblock: Superblock,
+        anchor: (usize, Anchor),
+    ) -> Result<Self, MountError> {
+        store::check_writable(&superblock)?;
+        let problems = bad_superblocks(volume, &superblock).await;
+        let (next_place, generation) = (1 - anchor.0, anchor.1.generation);
+        let found = Some(Vec::new());
+        Ok(Self { superblock, anchor, next_place, generation, found, problems, notes: Vec::new() })
     }
 
     /// An anchor is lost. If it was the newer one, its tree is there still. Returns whether there is a tree.
@@ -128,6 +137,17 @@ impl Base {
     pub(crate) fn next_generation(&self) -> u64 {
         self.generation.saturating_add(GENERATIONS_APART + 1)
     }
+}
+
+/// The places of superblocks that are damaged.
+async fn bad_superblocks(volume: &Arc<dyn Volume>, superblock: &Superblock) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for place in superblock.places() {
+        let good = |bytes: &[u8]| Superblock::decode(bytes).is_ok_and(|(one, _)| one == *superblock);
+        let bad = store::bad_copies(&**volume, place, good).await;
+        problems.extend((bad > 0).then_some(Problem::Superblock { place, bad }));
+    }
+    problems
 }
 
 /// What an anchor would say if there were none.

@@ -7,11 +7,12 @@
 //! * `reader`, `walk`: the tree's nodes, read without the tree's own code; `scan`: all nodes that lie on the volume; `salvage`: what is left of
 //!   nodes that are lost;
 //! * `items`: what the tree has, sorted by inode; `names`, `reach`, `pieces`, `extents`: what of it counts; `owned`: whose all blocks are;
-//! * `problem`: what may be wrong.
+//! * `mounted`: a look at what is in use; `problem`: what may be wrong.
 
 mod extents;
 mod ground;
 mod items;
+mod mounted;
 mod names;
 mod owned;
 mod pieces;
@@ -33,13 +34,16 @@ use stripewise_format::rafs::{
     node::Item,
 };
 
-pub use self::problem::Problem;
+pub use self::{
+    mounted::{CheckError, check_mounted},
+    problem::Problem,
+};
 pub(crate) use self::{
     extents::Copied,
     ground::Base,
     items::{Items, Origin, Piece},
     owned::Owned,
-    records::{Edits, epochs},
+    records::{Edits, Records, epochs},
     walk::{Leaf, Walked},
 };
 use self::{
@@ -59,7 +63,7 @@ use crate::{
 const ROOT_KEY: Key = Key::new(ROOT, KeyKind::Inode, 0);
 
 /// What was found.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, PartialEq)]
 pub struct Report {
     /// Inodes.
     pub inodes: u64,
@@ -149,12 +153,22 @@ impl Plan {
         now_ns: i64,
         progress: &Progress,
     ) -> Result<Self, MountError> {
-        let mut base = Base::read(volume, progress).await?;
+        let base = Base::read(volume, progress).await?;
+        let records = records::read(volume, &base.superblock, base.anchor.1.journal);
+        let records = records.await.map_err(store::GroundError::from)?;
+        Self::judge(volume, base, records, now_ns, progress).await
+    }
+
+    /// The same of the tree of an anchor, with the changes of these records.
+    async fn judge(
+        volume: &Arc<dyn Volume>,
+        mut base: Base,
+        mut records: Records,
+        now_ns: i64,
+        progress: &Progress,
+    ) -> Result<Self, MountError> {
         let superblock = base.superblock.clone();
         let reader = Reader::new(volume.clone(), &superblock);
-        let mut records = records::read(volume, &superblock, base.anchor.1.journal)
-            .await
-            .map_err(store::GroundError::from)?;
         let mut problems = std::mem::take(&mut base.problems);
         problems.extend(records.problem.take());
         let replayed = std::mem::take(&mut records.edits);

@@ -285,3 +285,12 @@ pub enum Problem {
         told: u64,
     },
 }
+
+impl Problem {
+    /// Its kind: the variant's name.
+    #[must_use]
+    pub fn kind(&self) -> String {
+        let text = format!("{self:?}");
+        text.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
+    }
+}

@@ -51,14 +51,7 @@ pub(crate) async fn read(
 ) -> Result<Records, IoError> {
     let stripes = (StripeNo(FIRST_JOURNAL_STRIPE), superblock.journal_stripes);
     let mut repeat = journal::Replay::new(volume.clone(), superblock.journal_id(), stripes, from);
-    let mut records = Records {
-        edits: Edits::new(),
-        space: Vec::new(),
-        records: 0,
-        data: ReplayedData::default(),
-        end: from,
-        problem: None,
-    };
+    let mut records = Records::none(from);
     loop {
         match repeat.next().await {
             Ok(Some(record)) => records.take_up(record.changes, record.data),
@@ -82,6 +75,18 @@ pub(crate) async fn read(
 }
 
 impl Records {
+    /// Without any record: the next one goes there.
+    pub(crate) fn none(end: JournalPosition) -> Self {
+        Self {
+            edits: Edits::new(),
+            space: Vec::new(),
+            records: 0,
+            data: ReplayedData::default(),
+            end,
+            problem: None,
+        }
+    }
+
     fn take_up(&mut self, changes: Vec<Change>, mut data: Vec<stripewise_device::SharedBuf>) {
         self.records += 1;
         let mut space = Vec::new();

@@ -10,9 +10,11 @@
 //! * `entries`, `rename`, `names`: folders; `attributes`: extended attributes;
 //! * `map`: extents; `read`, `write`: bytes;
 //! * `write_out`: from the buffer to stripes; `pieces`: what moves there; `commit`: to the journal; `sync`: both, with their locks;
+//! * `turn`: one task at a time writes out;
 //! * `cleaning`: what is left in half-empty stripes moves together;
 //! * `discards`: the volume is told of stripes that nobody needs any more;
 //! * `background`: what goes on by itself; `mount`: mkfs, mount and unmount; `pace`: when it is written out;
+//! * `held`: the tree of the last checkpoint, for a look at it while clients go on;
 //! * `policy`: which of the paper's techniques a mount uses, and how it journals;
 //! * `attr`, `error`, `counters`: what callers see.
 
@@ -25,6 +27,7 @@ mod counters;
 mod discards;
 mod entries;
 mod error;
+mod held;
 mod journaled;
 mod map;
 mod mount;
@@ -37,6 +40,7 @@ mod read;
 mod rename;
 mod state;
 mod sync;
+mod turn;
 mod write;
 mod write_out;
 
@@ -60,10 +64,11 @@ pub use self::{
     rename::Rename,
     write::FILE_BYTES_MAX,
 };
-use self::{background::Kick, state::State, sync::Ticket};
+use self::{background::Kick, state::State, sync::Ticket, turn::Turn};
 pub(crate) use self::{map::Mapped, names::FIRST_NUMBER, write::FILE_BLOCKS_MAX};
 use crate::{
     healing::Healing,
+    journal::ReplayError,
     volume::{ParityUpdates, Volume},
 };
 
@@ -99,7 +104,9 @@ struct Shared {
     pace: Mutex<Pace>,
     state: AsyncMutex<State>,
     /// One write-out at a time. Taken before the state.
-    turn: AsyncMutex<()>,
+    turn: Turn,
+    /// Held by a look at the tree of the last checkpoint.
+    looking: Arc<AsyncMutex<()>>,
     /// Held while a batch of discards keeps stripes from writers.
     discarding: AsyncMutex<()>,
     /// Tasks that wait in fsync for a commit.
@@ -107,6 +114,8 @@ struct Shared {
     kick: Kick,
     is_ending: AtomicBool,
     has_ended: Event<()>,
+    /// Why the journal was not repeated to its end.
+    rotten: Option<ReplayError>,
 }
 
 #[cfg(test)]

@@ -23,14 +23,16 @@ use super::{
     pace::Pace,
     policy::{JournalMode, Preset, Technique, Without},
     state::{Now, State},
+    turn::Turn,
     write::FILE_BLOCKS_MAX,
 };
 use crate::{
     buffer::{Buffer, Owner, Temperature},
+    journal::ReplayError,
     mutants::{Mutant, lives},
     shape::BLOCK_BYTES,
     space::Measure,
-    store::{self, FileBlocks, Ground, GroundError, MakeError, MakeOptions, OpenError, Store},
+    store::{self, FileBlocks, Ground, GroundError, MakeError, MakeOptions, OpenError, Purpose, Store},
     tree::Scan,
     volume::Volume,
 };
@@ -41,8 +43,10 @@ const TRIES: usize = 4;
 /// How a file system is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Nothing is changed. What the journal has is repeated in memory only.
+    /// Nothing is changed. What the journal has is repeated in memory only, up to a record that is rotten.
     pub is_read_only: bool,
+    /// What the journal has is repeated. Without it, and read-only, the file system is as the last checkpoint left it.
+    pub repeats_journal: bool,
     /// Blocks of the buffer.
     pub buffer_blocks: u64,
     /// T_f: the buffer is written out if less of it is free, in percent.
@@ -71,6 +75,7 @@ impl Default for MountOptions {
     fn default() -> Self {
         Self {
             is_read_only: false,
+            repeats_journal: true,
             buffer_blocks: (64 << 20) / BLOCK_BYTES as u64,
             free_percent: 20,
             age: Duration::from_secs(5),
@@ -93,6 +98,14 @@ impl MountOptions {
         match preset {
             Preset::Default => Self::default(),
             Preset::Paper => Self { measure: Measure::Blocks, cleans: false, pads: true, ..Self::default() },
+        }
+    }
+
+    fn purpose(&self) -> Purpose {
+        match (self.is_read_only, self.repeats_journal) {
+            (false, _) => Purpose::Write,
+            (true, true) => Purpose::Read,
+            (true, false) => Purpose::ReadAnchor,
         }
     }
 }
@@ -148,7 +161,7 @@ impl Fs {
     ) -> Result<Superblock, MountError> {
         let superblock = store::make(volume, options).await?;
         let ground = Ground::read(&**volume).await?;
-        let (mut store, _) = Store::open(volume.clone(), ground, 16).await?;
+        let (mut store, _) = Store::open(volume.clone(), ground, 16, Purpose::Write).await?;
         store.renew_anchors().await.map_err(MountError::Anchors)?;
         let ns = i64::try_from(options.created_us.saturating_mul(1000)).unwrap_or(i64::MAX);
         let new = NewInode { file_type: FileType::Folder, permissions: 0o755, uid, gid, device: 0 };
@@ -177,10 +190,11 @@ impl Fs {
         if let (Some(lost), false) = (ground.lost_anchor, options.is_read_only) {
             return Err(MountError::LostAnchor(lost));
         }
-        let (mut store, replay) = match options.is_read_only {
-            true => Store::open_read_only(volume.clone(), ground, options.cached_nodes).await?,
-            false => Store::open(volume.clone(), ground, options.cached_nodes).await?,
-        };
+        let purpose = options.purpose();
+        if purpose == Purpose::Write {
+            store::check_writable(&ground.superblock)?;
+        }
+        let (mut store, replay) = Store::open(volume.clone(), ground, options.cached_nodes, purpose).await?;
         store.want_discards(options.discards && !options.is_read_only && volume.takes_discards());
         let measure = match options.without.has(Technique::Allocation) {
             true => Measure::Nothing,
@@ -208,16 +222,25 @@ impl Fs {
             options,
             pace: Mutex::new(pace),
             state: AsyncMutex::new(state),
-            turn: AsyncMutex::new(()),
+            turn: Turn::default(),
+            looking: Arc::default(),
             discarding: AsyncMutex::new(()),
             syncs: Mutex::new(Vec::new()),
             kick: Kick::default(),
             is_ending: false.into(),
             has_ended: Default::default(),
+            rotten: replay.rotten,
         });
         shared.kick.want();
         env.spawn(Box::pin(background::run(shared.clone())));
         Ok(Self { _used: Arc::new(Used(shared.clone())), shared })
+    }
+
+    /// Why the journal was not repeated to its end, if it was not: a mount for reading ends before a record that is rotten. What was synced
+    /// in it and behind it is not there.
+    #[must_use]
+    pub fn rotten_record(&self) -> Option<ReplayError> {
+        self.shared.rotten
     }
 
     /// Writes all out, and ends. Nobody uses the file system any more.
@@ -257,7 +280,7 @@ impl Shared {
         for _ in 0..TRIES {
             self.make_space().await?;
             // A write-out of blocks that were truncated meanwhile may still be under way.
-            let turn = self.turn.lock().await;
+            let turn = self.turn.take().await;
             let mut state = self.state.lock().await;
             if state.buffer.blocks() == 0 {
                 state.close().await?;
@@ -271,7 +294,7 @@ impl Shared {
 
     async fn abandon(&self) {
         self.end_background().await;
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn.take().await;
         let _discards = self.discarding.lock().await;
         self.state.lock().await.store.give_up();
     }
@@ -282,6 +305,8 @@ impl Shared {
             self.kick.want();
         }
         self.has_ended.wait().await;
+        // A look at the tree ends with its next step.
+        drop(self.looking.lock().await);
     }
 }
 

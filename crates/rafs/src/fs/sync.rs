@@ -11,6 +11,7 @@ use stripewise_device::Timestamp;
 use super::{
     Fs, FsError, JournalMode, Shared,
     state::State,
+    turn::Taken,
     write_out::{Planned, Scope},
 };
 use crate::{
@@ -161,7 +162,7 @@ impl Shared {
             }
             self.make_journal_room().await?;
         }
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn.take().await;
         self.checkpoint_alone(&mut *self.state.lock().await, files).await
     }
 
@@ -218,7 +219,7 @@ impl Shared {
         if self.options.journal == JournalMode::Data || self.replacing_too_much().await.is_empty() {
             return;
         }
-        let _turn = self.turn.lock().await;
+        let mut turn = self.turn.take().await;
         // Another task may have done that meanwhile.
         let files = if is_served(own) { Vec::new() } else { self.replacing_too_much().await };
         let scopes = match files.len() {
@@ -227,9 +228,9 @@ impl Shared {
         };
         // What cannot be written comes along with the commit, or gives way to it.
         for scope in scopes {
-            let _ = self.write_batches(scope).await;
+            let _ = self.write_batches(scope, &mut turn).await;
+            let _ = self.state.lock().await.take_back(scope);
         }
-        let _ = self.state.lock().await.take_back();
     }
 
     /// The files that have replaced others, and wait with more blocks than are to come along with a commit; none if they do not.
@@ -267,7 +268,7 @@ impl Shared {
     /// Makes durable what [`Shared::commit_once`] would, but without the files of other tasks, even if clients write faster than room is
     /// made: they wait meanwhile.
     pub(super) async fn commit_alone(&self, own: Option<&Ticket>, along: Along) -> Result<(), FsError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn.take().await;
         let mut state = self.state.lock().await;
         if is_served(own) {
             return Ok(());
@@ -311,7 +312,7 @@ impl Shared {
             }
             written?;
         }
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn.take().await;
         self.checkpoint_alone(&mut *self.state.lock().await, &[]).await
     }
 
@@ -323,7 +324,7 @@ impl Shared {
         let mut written = Ok(());
         for inode in all {
             let file = self.write_file_out(state, inode).await;
-            let back = state.take_back();
+            let back = state.take_back(Scope::File(inode));
             written = written.and(file).and(back);
         }
         if state.wait_for_places(files) { written.and(Err(FULL)) } else { state.checkpoint().await }
@@ -343,15 +344,20 @@ impl Shared {
         }
     }
 
-    /// Writes out what was buffered when this began, of all files or of one. Clients that write on do not keep it from ending.
+    /// Writes out what was buffered when this began, of all files or of one. Clients that write on do not keep it from ending. Others have
+    /// their turns between two batches: an fsync does not wait for all that other files have buffered.
     pub(super) async fn write_out(&self, scope: Scope) -> Result<(), FsError> {
-        let _turn = self.turn.lock().await;
-        let written = self.write_batches(scope).await;
-        let back = self.state.lock().await.take_back();
+        let mut turn = self.turn.take().await;
+        let written = self.write_batches(scope, &mut turn).await;
+        let back = self.state.lock().await.take_back(scope);
         written.and(back)
     }
 
-    async fn write_batches(&self, scope: Scope) -> Result<(), FsError> {
+    async fn write_batches<'turn>(
+        &'turn self,
+        scope: Scope,
+        turn: &mut Taken<'turn>,
+    ) -> Result<(), FsError> {
         let began = self.env.now();
         for batch in 1_u64.. {
             // Whole pieces go first: now and then the oldest file does, so that it is not put off by newer ones.
@@ -367,6 +373,7 @@ impl Shared {
             if is_done && !batch.is_multiple_of(OLDEST_EVERY) {
                 break;
             }
+            self.turn.give_way(turn).await;
         }
         Ok(())
     }

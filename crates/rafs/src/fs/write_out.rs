@@ -181,12 +181,16 @@ impl State {
         self.aside.values().map(|(_, parts)| parts.len()).sum()
     }
 
-    /// A write-out ends: parts of files whose extents could not be read wait for the next one.
+    /// A write-out ends: parts of files whose extents could not be read wait for the next one. That of a file leaves other files to the
+    /// write-out that has given way to it.
     ///
     /// # Errors
     /// Why the first of them could not be written out.
-    pub(super) fn take_back(&mut self) -> Result<(), FsError> {
-        let aside = std::mem::take(&mut self.aside);
+    pub(super) fn take_back(&mut self, scope: Scope) -> Result<(), FsError> {
+        let aside = match scope {
+            Scope::All => std::mem::take(&mut self.aside),
+            Scope::File(inode) => self.aside.remove_entry(&inode).into_iter().collect(),
+        };
         aside.values().flat_map(|(_, parts)| parts).for_each(|part| self.buffer.failed(part));
         aside.into_values().next().map_or(Ok(()), |(error, _)| Err(error))
     }

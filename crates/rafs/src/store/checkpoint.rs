@@ -3,7 +3,7 @@
 //! The tree has items that say which blocks are taken, those of its own nodes, too. So places are taken until every dirty node has
 //! one, the items that say so included.
 
-use std::{convert::Infallible, ops::Range};
+use std::{convert::Infallible, ops::Range, sync::Arc};
 
 use stripewise_format::rafs::{
     anchor::{Anchor, Root},
@@ -197,11 +197,37 @@ impl Store {
         self.journal.forget_before(position);
         for place in self.tree.settle() {
             self.given_up.remove(&place);
-            if !lives(Mutant::NodesReused) {
-                self.release(block(place))?;
-            }
+            self.kept.push(place);
         }
+        self.release_kept()?;
         self.end_running()
+    }
+
+    /// How many places are kept for those who [look](Store::hold_tree).
+    #[cfg(test)]
+    pub(crate) fn kept_for_looks(&self) -> u64 {
+        self.kept.len() as u64
+    }
+
+    /// Keeps the nodes of the durable tree from being overwritten until what this returns is dropped. Returns also the tree's anchor.
+    pub(crate) fn hold_tree(&mut self) -> (Arc<()>, (usize, Anchor)) {
+        let held = self.held.upgrade().unwrap_or_default();
+        self.held = Arc::downgrade(&held);
+        (held, self.anchor)
+    }
+
+    /// Places that no durable tree has are free, unless an older tree is [held](Store::hold_tree).
+    fn release_kept(&mut self) -> Result<(), StoreError> {
+        if lives(Mutant::NodesReused) {
+            self.kept.clear();
+        }
+        if self.held.strong_count() > 0 && !lives(Mutant::HeldReused) {
+            return Ok(());
+        }
+        for place in std::mem::take(&mut self.kept) {
+            self.release(block(place))?;
+        }
+        Ok(())
     }
 }
 

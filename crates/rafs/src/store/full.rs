@@ -8,7 +8,7 @@ use stripewise_device::{Completion, IoBuf, IoError, IoFuture, ReadBufs, ReadDone
 use stripewise_format::rafs::space::GroupKind;
 use uuid::Uuid;
 
-use super::{Ground, MakeOptions, Store, make};
+use super::{Ground, MakeOptions, Purpose, Store, make};
 use crate::{
     shape::{BLOCK_BYTES, BlockNo, Cell, Geometry, Order, StripeNo},
     test_volume::now,
@@ -104,7 +104,7 @@ fn a_full_volume_of_16_tib_is_opened() {
     now(make(&as_volume, &options)).unwrap();
     let open = || {
         let ground = now(Ground::read(&*as_volume)).unwrap();
-        now(Store::open(as_volume.clone(), ground, 1 << 14)).unwrap().0
+        now(Store::open(as_volume.clone(), ground, 1 << 14, Purpose::Write)).unwrap().0
     };
     let mut store = open();
     let (first, of_group) = (store.superblock.first_group_stripe(), store.superblock.group_stripes);

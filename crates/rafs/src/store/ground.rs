@@ -59,7 +59,8 @@ pub enum GroundError {
     },
     /// It has features with which it may only be read.
     #[error(
-        "the file system has features with which this program may only read it ({bits:#x}); use a later program"
+        "the file system has features with which this program may only read it ({bits:#x}); mount it with `-o ro`, or use a \
+         later program"
     )]
     ReadOnly {
         /// The unknown ones.
@@ -156,11 +157,16 @@ pub(crate) async fn bad_copies(volume: &dyn Volume, place: u64, is_good: impl Fn
     bad
 }
 
-/// Whether this program may write a file system, and has its shape.
-pub(crate) fn check_shape(superblock: &Superblock, geometry: Geometry) -> Result<(), GroundError> {
-    if superblock.ro_compat != 0 {
-        return Err(GroundError::ReadOnly { bits: superblock.ro_compat });
+/// Whether this program may write a file system.
+pub(crate) fn check_writable(superblock: &Superblock) -> Result<(), GroundError> {
+    match superblock.ro_compat {
+        0 => Ok(()),
+        bits => Err(GroundError::ReadOnly { bits }),
     }
+}
+
+/// Whether a file system has the volume's shape.
+pub(crate) fn check_shape(superblock: &Superblock, geometry: Geometry) -> Result<(), GroundError> {
     let Superblock { stripes, data_columns: columns, rows, .. } = *superblock;
     let of_volume = (geometry.stripes(), geometry.data_columns(), geometry.rows());
     if (stripes, columns, rows) == of_volume {

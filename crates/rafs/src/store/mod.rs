@@ -16,7 +16,11 @@ mod running;
 mod stripes;
 mod write;
 
-use std::{collections::BTreeSet, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    ops::Range,
+    sync::{Arc, Weak},
+};
 
 use stripewise_device::SharedBuf;
 use stripewise_format::rafs::{
@@ -31,12 +35,12 @@ pub use self::{
     error::StoreError,
     ground::{Ground, GroundError},
     make::{MakeError, MakeOptions, make, plan},
-    open::{OpenError, Replay},
+    open::{OpenError, Purpose, Replay},
     stripes::{StripeCounts, Written},
     write::StripeWrite,
 };
 pub(crate) use self::{
-    ground::{bad_copies, check_shape, read_anchor, read_copy, read_superblock, write_row},
+    ground::{bad_copies, check_shape, check_writable, read_anchor, read_copy, read_superblock, write_row},
     open::{GENERATIONS_APART, layout, order_of},
     replayed::ReplayedData,
     stripes::Class,
@@ -73,6 +77,10 @@ pub struct Store {
     next_inode: u64,
     /// Places of nodes that a checkpoint which failed gave up, and that the durable tree has still. The space holds them.
     given_up: BTreeSet<BlockNo>,
+    /// Alive as long as somebody looks at the tree of an anchor.
+    held: Weak<()>,
+    /// Places of nodes that later anchors' trees do not have, and that are not free since that tree is being looked at.
+    kept: Vec<BlockNo>,
     /// The stripe where nodes were placed last.
     filling: StripeNo,
     /// File blocks were written and not flushed.

@@ -2,7 +2,7 @@
 
 use std::{
     ops::{Range, RangeInclusive},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -53,6 +53,19 @@ pub struct Replay {
     pub records: u64,
     /// Blocks of files that came along, by file and block.
     pub data: Vec<FileBlocks>,
+    /// Why nothing was repeated from a record on, where the store is to be read only.
+    pub rotten: Option<ReplayError>,
+}
+
+/// What a store is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be changed. What redundancy has of damaged blocks is written back.
+    Write,
+    /// To be read: nothing is written. What was committed is repeated in memory, up to a record that is rotten.
+    Read,
+    /// To be read as the newest anchor has it: the journal is not looked at.
+    ReadAnchor,
 }
 
 /// The most parts in which groups are taken up at once, and how many groups make another part worth it.
@@ -92,30 +105,10 @@ impl Store {
         volume: Arc<dyn Volume>,
         ground: Ground,
         cached_nodes_max: usize,
-    ) -> Result<(Self, Replay), OpenError> {
-        Self::open_as(volume, ground, cached_nodes_max, true).await
-    }
-
-    /// As [`Store::open`], for a store that is to be read only: nothing is written, not even what redundancy has of damaged blocks.
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub async fn open_read_only(
-        volume: Arc<dyn Volume>,
-        ground: Ground,
-        cached_nodes_max: usize,
-    ) -> Result<(Self, Replay), OpenError> {
-        Self::open_as(volume, ground, cached_nodes_max, false).await
-    }
-
-    async fn open_as(
-        volume: Arc<dyn Volume>,
-        ground: Ground,
-        cached_nodes_max: usize,
-        may_heal: bool,
+        purpose: Purpose,
     ) -> Result<(Self, Replay), OpenError> {
         let Ground { superblock, anchor, .. } = ground;
-        let order = order_of(&superblock);
+        let (order, may_heal) = (order_of(&superblock), purpose == Purpose::Write);
         let healing = Arc::new(Healing::new(volume.clone(), order, may_heal));
         let nodes = Arc::new(Nodes { healing: healing.clone() });
         let (uuid, root, from) = (superblock.uuid, anchor.1.root, anchor.1.journal);
@@ -138,6 +131,8 @@ impl Store {
             inodes: anchor.1.inodes,
             next_inode: anchor.1.next_inode,
             given_up: Default::default(),
+            held: Weak::new(),
+            kept: Vec::new(),
             filling: StripeNo(0),
             is_unflushed: false,
             may_trail: false,
@@ -153,12 +148,10 @@ impl Store {
             anchor,
         };
         store.load_groups().await?;
-        let (mut records, mut data) = (0, ReplayedData::default());
-        while let Some(record) = repeat.next().await? {
-            records += 1;
-            store.repeat(record, &mut data).await?;
-        }
-        let replay = Replay { records, data: data.into_runs() };
+        let replay = match purpose {
+            Purpose::Write | Purpose::Read => store.repeat_all(&mut repeat, purpose).await?,
+            Purpose::ReadAnchor => Replay::default(),
+        };
         store.journal = Journal::new(store.volume.clone(), journal_id, stripes, repeat.position());
         store.journal.forget_before(from);
         if may_heal {
@@ -211,6 +204,21 @@ impl Store {
         }
         let (found, wanted) = (self.space.counts().taken, self.anchor.1.used_blocks);
         if found == wanted { Ok(()) } else { Err(StoreError::Used { found, wanted }) }
+    }
+
+    /// Makes the changes of all records again. What is to be read only ends before a record that is rotten.
+    async fn repeat_all(&mut self, journal: &mut journal::Replay, purpose: Purpose) -> Result<Replay, OpenError> {
+        let (mut records, mut data) = (0, ReplayedData::default());
+        let rotten = loop {
+            match journal.next().await {
+                Ok(Some(record)) => self.repeat(record, &mut data).await?,
+                Ok(None) => break None,
+                Err(error @ ReplayError::Rotten { .. }) if purpose == Purpose::Read => break Some(error),
+                Err(error) => return Err(error.into()),
+            }
+            records += 1;
+        };
+        Ok(Replay { records, data: data.into_runs(), rotten })
     }
 
     /// Makes a record's changes again.

@@ -103,7 +103,7 @@ impl World {
 
     fn open(&self) -> (Store, Replay) {
         let ground = now(Ground::read(&*self.volume)).unwrap();
-        let (mut store, replay) = now(Store::open(self.volume.clone(), ground, 16)).unwrap();
+        let (mut store, replay) = now(Store::open(self.volume.clone(), ground, 16, Purpose::Write)).unwrap();
         now(store.renew_anchors()).unwrap();
         (store, replay)
     }
@@ -423,7 +423,7 @@ fn a_record_with_an_inode_that_no_mount_gives_is_refused() {
     now(world.store().put(Key::new(inode, KeyKind::Inode, 0), vec![0; 8].into())).unwrap();
     now(world.store().commit(&[])).unwrap();
     let ground = now(Ground::read(&*world.volume)).unwrap();
-    let opened = now(Store::open(world.volume.clone(), ground, 16)).map(drop);
+    let opened = now(Store::open(world.volume.clone(), ground, 16, Purpose::Write)).map(drop);
     assert_eq!(opened, Err(OpenError::Store(StoreError::Inode { inode })));
 }
 

@@ -13,7 +13,7 @@ use super::{super::sync::Ticket, *};
 use crate::{shape::BlockNo, tree::Scan};
 
 /// Where the nodes of the tree lie.
-fn nodes(world: &World) -> Vec<u64> {
+pub(super) fn nodes(world: &World) -> Vec<u64> {
     let (bytes, geometry) = (world.volume.bytes_now(), world.volume.geometry());
     let taken = world.run(move |fs| {
         Box::pin(async move {

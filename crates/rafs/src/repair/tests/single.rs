@@ -7,7 +7,7 @@ use super::{stored::Stored, *};
 use crate::{
     journal::ReplayError,
     shape::{BLOCK_BYTES, StripeNo},
-    store::{Ground, GroundError, OpenError, Store},
+    store::{Ground, GroundError, OpenError, Purpose, Store},
 };
 
 /// The first image of these that suits.
@@ -50,7 +50,7 @@ fn nothing_is_lost_with_the_newest_anchor() {
     let opened = now(async {
         let volume = as_volume(&volume);
         let ground = Ground::read(&*volume).await.unwrap();
-        Store::open(volume, ground, 16).await.map(drop)
+        Store::open(volume, ground, 16, Purpose::Write).await.map(drop)
     });
     assert!(matches!(opened, Err(OpenError::Replay(ReplayError::NewerAnchor { .. }))), "{opened:?}");
     assert!(problems(&volume).iter().any(|problem| matches!(problem, Problem::NewerTree { .. })));

@@ -1,0 +1,57 @@
+//! A look at a file system that is mounted: at the tree of its last checkpoint, while clients go on.
+
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Poll, ready},
+};
+
+use thiserror::Error;
+
+use super::{Base, Plan, Progress, Report, records::Records};
+use crate::{
+    fs::{Fs, MountError},
+    volume::Volume,
+};
+
+/// Why a mounted file system was not looked at.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum CheckError {
+    /// It cannot be read, or is none.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// Another look is under way.
+    #[error("it is being looked at already; wait for that, and try again")]
+    Busy,
+    /// It was unmounted meanwhile.
+    #[error("it was unmounted meanwhile; look at it again")]
+    Ended,
+}
+
+/// Looks at the tree of the last checkpoint, and at the superblocks, and changes nothing. What is in the journal or in memory is not looked
+/// at, nor are the anchors: those change meanwhile. Nodes that are lost are not looked for elsewhere. `through` says by way of what the
+/// volume is read.
+///
+/// # Errors
+/// [`CheckError`].
+pub async fn check_mounted(
+    fs: &Fs,
+    through: impl FnOnce(Arc<dyn Volume>) -> Arc<dyn Volume>,
+    progress: &Progress,
+) -> Result<Report, CheckError> {
+    let tree = fs.hold_tree().await.ok_or(CheckError::Busy)?;
+    let volume = through(tree.volume.clone());
+    let mut look = pin!(async {
+        let base = Base::of_mounted(&volume, tree.superblock.clone(), tree.anchor).await?;
+        let records = Records::none(base.anchor.1.journal);
+        Ok(Plan::judge(&volume, base, records, 0, progress).await?.report)
+    });
+    // An unmount waits for the end of this, so each step looks for one.
+    std::future::poll_fn(|context| {
+        if tree.is_ending() {
+            return Poll::Ready(Err(CheckError::Ended));
+        }
+        Poll::Ready(ready!(look.as_mut().poll(context)))
+    })
+    .await
+}

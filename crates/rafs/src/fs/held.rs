@@ -1,0 +1,44 @@
+//! The tree of the last checkpoint, held for a look at it while the file system is in use.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use futures_util::lock::OwnedMutexGuard;
+use stripewise_format::rafs::{anchor::Anchor, superblock::Superblock};
+
+use super::Fs;
+use crate::volume::Volume;
+
+/// What the last checkpoint has made durable. Until this is dropped, none of its nodes is overwritten; an unmount waits for that.
+pub(crate) struct HeldTree {
+    pub(crate) volume: Arc<dyn Volume>,
+    pub(crate) superblock: Superblock,
+    /// The anchor, and at which of the two places it is.
+    pub(crate) anchor: (usize, Anchor),
+    fs: Fs,
+    _held: Arc<()>,
+    _alone: OwnedMutexGuard<()>,
+}
+
+impl Fs {
+    /// Holds the tree of the last checkpoint. None if another task does.
+    pub(crate) async fn hold_tree(&self) -> Option<HeldTree> {
+        let alone = self.shared.looking.clone().try_lock_owned()?;
+        let mut state = self.shared.state.lock().await;
+        let (held, anchor) = state.store.hold_tree();
+        Some(HeldTree {
+            volume: self.shared.volume.clone(),
+            superblock: state.store.superblock().clone(),
+            anchor,
+            fs: self.clone(),
+            _held: held,
+            _alone: alone,
+        })
+    }
+}
+
+impl HeldTree {
+    /// Whether the file system ends, and waits for this to be dropped.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.fs.shared.is_ending.load(Ordering::Acquire)
+    }
+}
