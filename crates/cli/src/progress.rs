@@ -141,10 +141,10 @@ impl StepsBar {
     }
 
     /// Shows how much of a step is done; all of it is 0 if that is not known.
-    pub(crate) fn show(&self, what: &'static str, done: u64, all: u64) {
+    pub(crate) fn show(&self, what: &str, done: u64, all: u64) {
         if self.0.message() != what {
             self.0.reset();
-            self.0.set_message(what);
+            self.0.set_message(what.to_owned());
         }
         self.0.set_length(all.max(done));
         self.0.set_position(done);

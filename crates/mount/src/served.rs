@@ -14,6 +14,7 @@ use stripewise_fuse::{
 };
 use stripewise_rafs::{
     fs::{Fs, FsError, MountError, MountOptions},
+    journal::ReplayError,
     shape::BLOCK_BYTES,
     volume::Volume,
 };
@@ -100,6 +101,12 @@ impl Served {
     #[must_use]
     pub fn point(&self) -> &Path {
         self.session.point()
+    }
+
+    /// Why a mount for reading does not have all that the journal has: see [`Fs::rotten_record`].
+    #[must_use]
+    pub fn rotten_record(&self) -> Option<ReplayError> {
+        self.rafs.fs.rotten_record()
     }
 
     /// Whether the kernel takes it for a block device's: see [`ServeOptions::anchor`].

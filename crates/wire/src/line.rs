@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{DiscardChoice, Reply, Request, ServeLimits};
 
 /// The protocol that this program speaks.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// The first protocols that know these options. Protocol 0 is every release from before there was a number.
 const SECTOR_SIZE_SINCE: u32 = 1;
@@ -21,6 +21,7 @@ const CLASS_SINCE: u32 = 1;
 const DISCARD_SINCE: u32 = 2;
 const CACHE_SINCE: u32 = 3;
 const RAFS_SINCE: u32 = 4;
+const NO_RECOVERY_SINCE: u32 = 5;
 
 /// This release, for people.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
@@ -142,6 +143,7 @@ impl Request {
                 since(*limits != ServeLimits::default(), LIMITS_SINCE).max(of_discard(discard))
             }
             Self::Cache { .. } => CACHE_SINCE,
+            Self::Mount { choice } if choice.no_recovery => NO_RECOVERY_SINCE,
             Self::Mkfs { .. } | Self::Mount { .. } | Self::Fsck { .. } | Self::Usage => RAFS_SINCE,
             _ => 0,
         }

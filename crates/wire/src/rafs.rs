@@ -92,6 +92,8 @@ pub struct MountChoice {
     pub discards: bool,
     /// Whether half-empty stripes are cleaned; as the preset says, if none.
     pub cleans: Option<bool>,
+    /// What the journal has is left out; of a mount for reading.
+    pub no_recovery: bool,
 }
 
 /// A file system that is mounted.
@@ -112,6 +114,9 @@ pub struct MountedStatus {
     pub is_block: bool,
     /// The process that serves it.
     pub pid: u32,
+    /// What is missing in what is seen, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// How full a file system is that is not mounted.
@@ -172,4 +177,7 @@ pub struct CheckedStatus {
     pub notes: Vec<String>,
     /// What a repair left.
     pub left: Vec<String>,
+    /// The folder that it is mounted on: then the tree of its last checkpoint was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mounted: Option<PathBuf>,
 }

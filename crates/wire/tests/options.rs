@@ -10,7 +10,7 @@ use stripewise_wire::{
 
 /// What is known since this protocol: a command in each line, and its options.
 const KNOWN: (u32, &str) = (
-    4,
+    5,
     "status
 slow
 stripes from to
@@ -26,7 +26,7 @@ detach force
 serve address discard limits.connection_in_flight_bytes limits.connections limits.idle_ms limits.in_flight_bytes read_only
 unserve address
 mkfs spec.dry_run spec.force spec.journal_bytes spec.keep_blocks spec.label spec.order spec.owner spec.uuid
-mount choice.age_ms choice.allow_other choice.buffer_bytes choice.cleans choice.discards choice.free_percent choice.has_loop choice.journal choice.noatime choice.nodev choice.noexec choice.nosuid choice.point choice.preset choice.read_only choice.without
+mount choice.age_ms choice.allow_other choice.buffer_bytes choice.cleans choice.discards choice.free_percent choice.has_loop choice.journal choice.no_recovery choice.noatime choice.nodev choice.noexec choice.nosuid choice.point choice.preset choice.read_only choice.without
 fsck mend
 usage
 worked work

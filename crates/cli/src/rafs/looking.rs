@@ -114,5 +114,6 @@ fn checked_status((target, uuid): (String, String), report: &Report) -> CheckedS
         problems: report.problems.iter().map(ToString::to_string).collect(),
         notes: report.notes.iter().map(ToString::to_string).collect(),
         left: Vec::new(),
+        mounted: None,
     }
 }

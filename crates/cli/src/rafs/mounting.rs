@@ -36,6 +36,7 @@ pub(crate) fn serve_options(
     Ok(ServeOptions {
         fs: MountOptions {
             is_read_only: choice.read_only,
+            repeats_journal: !choice.no_recovery,
             buffer_blocks: choice.buffer_bytes / BLOCK_BYTES as u64,
             free_percent,
             age: Duration::from_millis(choice.age_ms),
@@ -73,5 +74,8 @@ pub(crate) fn mounted_status(identity: &Identity, served: &Served, choice: &Moun
         is_read_only: choice.read_only,
         is_block: served.is_block(),
         pid: identity.pid,
+        warning: served.rotten_record().map(|error| {
+            format!("what was synced from there on is not seen, and files may show what others have overwritten since: {error}")
+        }),
     }
 }

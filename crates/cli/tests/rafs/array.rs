@@ -161,7 +161,9 @@ fn an_array_is_mounted_attached_or_served_and_what_is_in_the_way_is_named() {
     }
     sandbox.fails(1, &format!("serve a --read-only --unix {socket}"), &NONE, &[&advice]);
     sandbox.fails(1, "bench run a --rw randwrite --size 1M --force", &NONE, &[&advice]);
-    sandbox.fails(8, "fsck a", &NONE, &["is mounted on", &advice]);
+    sandbox.fails(8, "fsck -y a", &NONE, &["is mounted on", "stripewise umount"]);
+    let looked = sandbox.json("fsck a");
+    assert_eq!((&looked["clean"], &looked["mounted"]), (&json!(true), &json!(point)));
     let other = sandbox.path("other");
     fs::create_dir(&other).unwrap();
     sandbox.fails(1, &format!("mount a {other}"), &NONE, &["is mounted on", &advice]);

@@ -28,7 +28,10 @@ fn live_on(world: &World, target: &str) {
     assert!(listed.contains(&point), "{listed}");
     let full = sandbox.json(&format!("df {target}"));
     assert_eq!((&full[0]["inodes"], full[0]["point"].as_str()), (&3.into(), Some(&*point)));
-    sandbox.fails(8, &format!("fsck {target}"), &[""; 0], &["in use", "stripewise umount"]);
+    sandbox.fails(8, &format!("fsck -p {target}"), &[""; 0], &["is mounted on", "stripewise umount"]);
+    let looked = sandbox.json(&format!("fsck {target}"));
+    assert_eq!((&looked["clean"], &looked["mounted"]), (&true.into(), &mounted["point"]));
+    assert!(sandbox.done(&format!("fsck -n {target}")).contains("last checkpoint"));
     let other = sandbox.path("other");
     fs::create_dir_all(&other).unwrap();
     sandbox.fails(1, &format!("mount {target} {other}"), &[""; 0], &["in use"]);

@@ -34,10 +34,6 @@ use stripewise_format::rafs::{
     node::Item,
 };
 
-pub use self::{
-    mounted::{CheckError, check_mounted},
-    problem::Problem,
-};
 pub(crate) use self::{
     extents::Copied,
     ground::Base,
@@ -51,6 +47,10 @@ use self::{
     owned::{judge_space, repeat},
     reader::Reader,
     salvage::salvage,
+};
+pub use self::{
+    mounted::{CheckError, check_mounted},
+    problem::Problem,
 };
 use crate::{
     fs::{MountError, ROOT},

@@ -353,11 +353,7 @@ impl Shared {
         written.and(back)
     }
 
-    async fn write_batches<'turn>(
-        &'turn self,
-        scope: Scope,
-        turn: &mut Taken<'turn>,
-    ) -> Result<(), FsError> {
+    async fn write_batches<'turn>(&'turn self, scope: Scope, turn: &mut Taken<'turn>) -> Result<(), FsError> {
         let began = self.env.now();
         for batch in 1_u64.. {
             // Whole pieces go first: now and then the oldest file does, so that it is not put off by newer ones.

@@ -4,6 +4,7 @@ mod beside;
 mod lost;
 mod model;
 mod policy;
+mod reading;
 mod single;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -27,7 +27,10 @@ pub enum ReplayError {
     #[error("the journal cannot be read: {0}; see to the volume's members, then try again")]
     Io(#[from] IoError),
     /// A record cannot be read, and later ones can: it was durable once.
-    #[error("record {sequence} of the journal is damaged ({error}), and {later} after it is valid; run fsck")]
+    #[error(
+        "record {sequence} of the journal is damaged ({error}), and {later} after it is valid; mount it \
+         read-only to see what was before it, or run fsck"
+    )]
     Rotten {
         /// Its number.
         sequence: u64,

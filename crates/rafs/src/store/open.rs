@@ -207,7 +207,11 @@ impl Store {
     }
 
     /// Makes the changes of all records again. What is to be read only ends before a record that is rotten.
-    async fn repeat_all(&mut self, journal: &mut journal::Replay, purpose: Purpose) -> Result<Replay, OpenError> {
+    async fn repeat_all(
+        &mut self,
+        journal: &mut journal::Replay,
+        purpose: Purpose,
+    ) -> Result<Replay, OpenError> {
         let (mut records, mut data) = (0, ReplayedData::default());
         let rotten = loop {
             match journal.next().await {

@@ -35,7 +35,7 @@ pub(crate) struct DfArgs {
     places: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
     /// None if it is not mounted.
     pub(super) point: Option<PathBuf>,
@@ -93,28 +93,39 @@ fn all_mounted(are_wanted: bool) -> anyhow::Result<(Vec<Row>, bool)> {
     Ok((rows, failed))
 }
 
-fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
-    let found = |row: &Row| Ok(Row { point: row.point.clone(), report: row.report.clone() });
-    let path = match target_of(place)? {
+/// Where a target is mounted, and its report; none if it is not.
+pub(super) fn mounted_row(target: &Target) -> anyhow::Result<Option<Row>> {
+    Ok(find(target, &all_mounted(false)?.0)?.cloned())
+}
+
+/// That of a target among all that are mounted.
+fn find<'rows>(target: &Target, mounted: &'rows [Row]) -> anyhow::Result<Option<&'rows Row>> {
+    Ok(match target {
         Target::Array(name) => {
             // By its place: arrays of other run directories may have the same name.
-            let point = client::status(&name)?.mounted.map(|mounted| mounted.point);
-            let is_its = |row: &&Row| row.point.is_some() && row.point == point;
-            return mounted.iter().find(is_its).map_or_else(|| of_array(&name), found);
+            let point = client::status(name)?.mounted.map(|mounted| mounted.point);
+            mounted.iter().find(|row| row.point.is_some() && row.point == point)
         }
+        Target::Path(path) => mounted.iter().find(|row| {
+            let identity = &row.report.identity;
+            identity.array.is_none() && is_same_device(&identity.target, path)
+        }),
+    })
+}
+
+fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
+    let target = target_of(place)?;
+    if let Some(row) = find(&target, mounted)? {
+        return Ok(row.clone());
+    }
+    let path = match target {
+        Target::Array(name) => return of_array(&name),
         Target::Path(path) => path,
     };
-    let is_its = |row: &&Row| {
-        let identity = &row.report.identity;
-        identity.array.is_none() && is_same_device(&identity.target, &path)
-    };
-    if let Some(row) = mounted.iter().find(is_its) {
-        return found(row);
-    }
     let path_of = |row: &&Row| row.point.as_deref().is_some_and(|point| is_under(Path::new(&path), point));
     let longest = |row: &&Row| row.point.as_ref().map_or(0, |point| point.as_os_str().len());
     if let Some(row) = mounted.iter().filter(path_of).max_by_key(longest) {
-        return found(row);
+        return Ok(row.clone());
     }
     if is_dead_mount(Path::new(&path)).unwrap_or(false) {
         report_of(Path::new(&path))?;

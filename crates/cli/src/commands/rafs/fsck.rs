@@ -2,18 +2,23 @@
 
 use std::{
     io::{self, IsTerminal, Write},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
 };
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::Args;
 use stripewise::{Host, RuntimeOptions};
-use stripewise_mount::rafs::{check::Progress, volume::Volume};
+use stripewise_mount::{
+    rafs::{check::Progress, volume::Volume},
+    report::Report,
+};
 use stripewise_wire::{CheckedStatus, Reply, Request};
 
 use super::{
-    open_damaged,
+    df::{Row, mounted_row},
+    look, open_damaged,
     place::{Target, target_of},
     worked,
 };
@@ -38,7 +43,7 @@ const LISTED: usize = 200;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FsckArgs {
-    /// The running array, block device or file. It must not be mounted.
+    /// The running array, block device or file. While it is mounted, the tree of its last checkpoint is looked at, and nothing is mended.
     target: String,
     /// Change nothing.
     #[arg(short = 'n', conflicts_with_all = ["yes", "preen", "auto"])]
@@ -57,6 +62,13 @@ pub(crate) struct FsckArgs {
     _force: bool,
 }
 
+impl FsckArgs {
+    /// Whether all that is wrong is to be mended without a question.
+    fn mends(&self) -> bool {
+        self.yes || self.preen || self.auto
+    }
+}
+
 /// What was done, and what went wrong meanwhile.
 struct Outcome {
     told: CheckedStatus,
@@ -65,6 +77,8 @@ struct Outcome {
 
 /// What is looked at.
 enum Ground {
+    /// What is mounted there: the process that serves it looks.
+    Mounted { point: PathBuf, report: Box<Report> },
     /// A running array, whose daemon looks.
     Array(String),
     /// A device or a file: its path, its UUID and its volume.
@@ -73,7 +87,11 @@ enum Ground {
 
 impl Ground {
     fn of(text: &str) -> anyhow::Result<Self> {
-        match target_of(text)? {
+        let target = target_of(text)?;
+        if let Some(Row { point: Some(point), report }) = mounted_row(&target)? {
+            return Ok(Self::Mounted { point, report: Box::new(report) });
+        }
+        match target {
             Target::Array(name) => Ok(Self::Array(name)),
             Target::Path(path) => {
                 let host = daemon::start_host(RuntimeOptions::default())?;
@@ -87,6 +105,7 @@ impl Ground {
     /// Looks at it, and mends it if that is wanted.
     fn look(&self, mend: bool) -> anyhow::Result<CheckedStatus> {
         match self {
+            Self::Mounted { point, report } => look::look(point, report),
             Self::Array(name) => match worked(name, &Request::Fsck { mend }, "fsck")? {
                 Reply::Checked(told) => Ok(*told),
                 other => bail!("{name}: unexpected answer {other:?}"),
@@ -137,12 +156,27 @@ fn code(told: &CheckedStatus, has_failed: bool) -> u8 {
 
 fn look(args: &FsckArgs, json: bool) -> anyhow::Result<Outcome> {
     let ground = Ground::of(&args.target)?;
+    if let Ground::Mounted { point, report } = &ground {
+        ensure!(
+            !args.mends(),
+            "{}: it is mounted on {}; `stripewise umount` it to have it mended. Without -y, -p and -a, it is looked at as it is",
+            report.identity.target,
+            point.display()
+        );
+    }
     let told = ground.look(false)?;
     if !json {
         print(&told);
     }
     let is_good = told.clean && told.notes.is_empty();
-    if is_good || !may_mend(args, json, told.clean)? {
+    let is_mounted = told.mounted.is_some();
+    if is_mounted && !told.clean && !json {
+        say!(
+            "nothing was changed; unmount it, and `stripewise fsck -y {}` mends it",
+            printable(&told.target)
+        );
+    }
+    if is_good || is_mounted || !may_mend(args, json, told.clean)? {
         if !told.clean && !json {
             say!("nothing was changed; `stripewise fsck -y {}` mends it", printable(&told.target));
         }
@@ -161,7 +195,7 @@ fn look(args: &FsckArgs, json: bool) -> anyhow::Result<Outcome> {
 
 /// Whether it is to be mended. Asks once on a terminal; elsewhere what was not asked for is not done.
 fn may_mend(args: &FsckArgs, json: bool, is_clean: bool) -> anyhow::Result<bool> {
-    if args.yes || args.preen || args.auto {
+    if args.mends() {
         return Ok(true);
     }
     if args.no || json || is_clean || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
@@ -181,6 +215,13 @@ fn telling(bar: &StepsBar) -> Progress {
 }
 
 fn print(told: &CheckedStatus) {
+    if let Some(point) = &told.mounted {
+        say!(
+            "{}: it is mounted on {}; this is its last checkpoint, without what was changed since",
+            printable(&told.target),
+            printable(&point.display().to_string())
+        );
+    }
     told.problems.iter().take(LISTED).for_each(|problem| say!("{}", printable(problem)));
     if told.problems.len() > LISTED {
         say!("... and {} more", told.problems.len() - LISTED);

@@ -6,6 +6,7 @@ pub(crate) mod dump;
 pub(crate) mod fsck;
 mod geometry;
 mod helper;
+mod look;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
 mod options;

@@ -138,6 +138,7 @@ fn choice(args: &MountArgs, words: &Words, point: PathBuf) -> anyhow::Result<Mou
         without: words.without.clone(),
         discards: words.discards,
         cleans: words.cleans,
+        no_recovery: words.has_no_recovery,
     })
 }
 
@@ -207,6 +208,9 @@ fn tell(mounted: &MountedStatus, json: bool) -> anyhow::Result<()> {
     }
     let MountedStatus { target, point, .. } = mounted;
     say!("{} is mounted on {}", printable(target), printable(&point.display().to_string()));
+    if let Some(warning) = &mounted.warning {
+        note!("stripewise: {}: {}", printable(target), printable(warning));
+    }
     if !mounted.is_block {
         note!(
             "stripewise: it has no loop device, so sync(2) does not reach it: what is written is durable after an fsync, after \

@@ -65,7 +65,8 @@ pub(super) struct Words {
     /// Without a loop device under it.
     pub(super) is_plain: bool,
     pub(super) is_remount: bool,
-    has_no_recovery: bool,
+    /// Without what the journal has.
+    pub(super) has_no_recovery: bool,
 }
 
 impl Words {
@@ -80,7 +81,7 @@ impl Words {
         }
         ensure!(
             !said.has_no_recovery || said.is_remount || said.read_only == Some(true),
-            "-o norecovery: give ro, too; a mount for writing must repeat what the journal has"
+            "-o norecovery: give ro, too; a mount for writing repeats what the journal has"
         );
         Ok(said)
     }
@@ -114,7 +115,6 @@ impl Words {
             "noclean" => self.cleans = Some(false),
             "noloop" => self.is_plain = true,
             "remount" => self.is_remount = true,
-            // A mount that changes nothing repeats the journal in memory only.
             "norecovery" => self.has_no_recovery = true,
             other => return self.take_value(other),
         }
