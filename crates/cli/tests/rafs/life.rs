@@ -112,6 +112,48 @@ fn a_server_that_is_killed_or_asked_to_end() {
     assert_eq!(sandbox.json(&format!("fsck {target}"))["clean"], true);
 }
 
+/// Three files are made durable by a record each, the server is killed, and the second record rots.
+#[test]
+fn a_rotten_record_leaves_what_was_before_it_to_a_mount_for_reading() {
+    if !can_mount(&[]) {
+        return;
+    }
+    let world = World::new();
+    let (sandbox, point, target) = (&world.sandbox, world.point(), world.sandbox.path("disk"));
+    sandbox.done(&format!("mkfs {target} --size 64M"));
+    sandbox.done(&format!("mount {target} {point} --no-loop --tt 1h"));
+    for name in ["one", "two", "three"] {
+        let file = fs::File::create(world.inside(name)).unwrap();
+        file.sync_all().unwrap();
+    }
+    sandbox.signal(pid_of(&world), Signal::KILL);
+    sandbox.done(&format!("umount {point}"));
+    let mut bytes = fs::read(&target).unwrap();
+    let records: Vec<usize> =
+        (0..bytes.len()).step_by(4096).filter(|at| bytes[*at..].starts_with(b"RAFSjrnl")).collect();
+    assert_eq!(records.len(), 3, "{records:?}");
+    bytes[records[1] + 100] ^= 1;
+    fs::write(&target, &bytes).unwrap();
+
+    let mount = |options: &str| sandbox.run(&format!("mount {target} {point} {options}"), &[""; 0]);
+    let seen = || ["one", "two", "three"].map(|name| world.inside(name).exists());
+    let refused = mount("");
+    assert!(refused.code == Some(1) && refused.err.contains("read-only"), "{refused:?}");
+    let said = mount("-o ro");
+    assert!(said.code == Some(0) && said.err.contains("is not seen"), "{said:?}");
+    assert_eq!(seen(), [true, false, false]);
+    world.umount();
+    let said = mount("-o ro,norecovery");
+    assert!(said.code == Some(0) && !said.err.contains("is not seen"), "{said:?}");
+    assert_eq!(seen(), [false; 3]);
+    world.umount();
+    assert!(fs::read(&target).unwrap() == bytes);
+    assert_eq!(sandbox.run(&format!("fsck -y {target}"), &[""; 0]).code, Some(1));
+    assert_eq!(mount("").code, Some(0));
+    assert_eq!(seen(), [true, false, false]);
+    world.umount();
+}
+
 #[test]
 fn a_server_in_the_foreground_ends_with_its_mount() {
     if !can_mount(&[Need::Tool("umount")]) {

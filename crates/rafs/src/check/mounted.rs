@@ -1,10 +1,6 @@
 //! A look at a file system that is mounted: at the tree of its last checkpoint, while clients go on.
 
-use std::{
-    pin::pin,
-    sync::Arc,
-    task::{Poll, ready},
-};
+use std::{pin::pin, sync::Arc, task::Poll};
 
 use thiserror::Error;
 
@@ -23,6 +19,9 @@ pub enum CheckError {
     /// Another look is under way.
     #[error("it is being looked at already; wait for that, and try again")]
     Busy,
+    /// Clients needed the space.
+    #[error("little space is left, and what was looked at has been overwritten; unmount it to look at it")]
+    Overwritten,
     /// It was unmounted meanwhile.
     #[error("it was unmounted meanwhile; look at it again")]
     Ended,
@@ -51,7 +50,11 @@ pub async fn check_mounted(
         if tree.is_ending() {
             return Poll::Ready(Err(CheckError::Ended));
         }
-        Poll::Ready(ready!(look.as_mut().poll(context)))
+        let looked = look.as_mut().poll(context);
+        if tree.is_lost() {
+            return Poll::Ready(Err(CheckError::Overwritten));
+        }
+        looked
     })
     .await
 }

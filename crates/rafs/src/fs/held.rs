@@ -6,16 +6,17 @@ use futures_util::lock::OwnedMutexGuard;
 use stripewise_format::rafs::{anchor::Anchor, superblock::Superblock};
 
 use super::Fs;
-use crate::volume::Volume;
+use crate::{store::Hold, volume::Volume};
 
-/// What the last checkpoint has made durable. Until this is dropped, none of its nodes is overwritten; an unmount waits for that.
+/// What the last checkpoint has made durable. Until this is dropped, none of its nodes is overwritten, unless [space is
+/// short](HeldTree::is_lost); an unmount waits for that.
 pub(crate) struct HeldTree {
     pub(crate) volume: Arc<dyn Volume>,
     pub(crate) superblock: Superblock,
     /// The anchor, and at which of the two places it is.
     pub(crate) anchor: (usize, Anchor),
     fs: Fs,
-    _held: Arc<()>,
+    held: Arc<Hold>,
     _alone: OwnedMutexGuard<()>,
 }
 
@@ -30,7 +31,7 @@ impl Fs {
             superblock: state.store.superblock().clone(),
             anchor,
             fs: self.clone(),
-            _held: held,
+            held,
             _alone: alone,
         })
     }
@@ -40,5 +41,10 @@ impl HeldTree {
     /// Whether the file system ends, and waits for this to be dropped.
     pub(crate) fn is_ending(&self) -> bool {
         self.fs.shared.is_ending.load(Ordering::Acquire)
+    }
+
+    /// Whether its nodes may have been overwritten: clients needed the space.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.held.has_ended()
     }
 }

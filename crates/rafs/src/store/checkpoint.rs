@@ -3,7 +3,14 @@
 //! The tree has items that say which blocks are taken, those of its own nodes, too. So places are taken until every dirty node has
 //! one, the items that say so included.
 
-use std::{convert::Infallible, ops::Range, sync::Arc};
+use std::{
+    convert::Infallible,
+    ops::Range,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use stripewise_format::rafs::{
     anchor::{Anchor, Root},
@@ -20,6 +27,25 @@ use crate::{
 
 /// Rounds after which it gives up. Items of groups keep their length, so that a few rounds do, but where groups come and go.
 const ROUNDS_MAX: usize = 64;
+
+/// A tree is held for a look if that keeps no more than such a part of the blocks that are free.
+const KEPT_PART: u64 = 4;
+
+/// A tree that is held.
+#[derive(Debug, Default)]
+pub(crate) struct Hold(AtomicBool);
+
+impl Hold {
+    /// Its nodes may be overwritten from now on.
+    fn end(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether its nodes may have been overwritten.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
 
 impl Store {
     /// Writes the tree with all changes so far. They are durable when this returns, and the journal is empty. Blocks of files that came
@@ -49,6 +75,7 @@ impl Store {
     }
 
     pub(super) async fn checkpoint_begun(&mut self, is_clean: bool) -> Result<(), StoreError> {
+        self.release_kept()?;
         let mut places = Vec::new();
         let placed = self.place_nodes(&mut places).await;
         let written = match placed {
@@ -210,19 +237,23 @@ impl Store {
     }
 
     /// Keeps the nodes of the durable tree from being overwritten until what this returns is dropped. Returns also the tree's anchor.
-    pub(crate) fn hold_tree(&mut self) -> (Arc<()>, (usize, Anchor)) {
-        let held = self.held.upgrade().unwrap_or_default();
+    pub(crate) fn hold_tree(&mut self) -> (Arc<Hold>, (usize, Anchor)) {
+        let held = Arc::new(Hold::default());
         self.held = Arc::downgrade(&held);
         (held, self.anchor)
     }
 
-    /// Places that no durable tree has are free, unless an older tree is [held](Store::hold_tree).
+    /// Places that no durable tree has are free, unless an older tree is [held](Store::hold_tree). Where space is short, that ends.
     fn release_kept(&mut self) -> Result<(), StoreError> {
         if lives(Mutant::NodesReused) {
             self.kept.clear();
         }
-        if self.held.strong_count() > 0 && !lives(Mutant::HeldReused) {
-            return Ok(());
+        if let Some(held) = self.held.upgrade().filter(|_| !lives(Mutant::HeldReused)) {
+            if self.kept.len() as u64 <= self.spare_blocks() / KEPT_PART {
+                return Ok(());
+            }
+            held.end();
+            self.held = Weak::new();
         }
         for place in std::mem::take(&mut self.kept) {
             self.release(block(place))?;

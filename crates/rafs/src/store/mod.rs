@@ -30,6 +30,14 @@ use stripewise_format::rafs::{
     superblock::Superblock,
 };
 
+pub(crate) use self::{
+    checkpoint::Hold,
+    ground::{bad_copies, check_shape, check_writable, read_anchor, read_copy, read_superblock, write_row},
+    open::{GENERATIONS_APART, layout, order_of},
+    replayed::ReplayedData,
+    stripes::Class,
+    write::plan_writes,
+};
 use self::{discards::Discards, running::Running};
 pub use self::{
     error::StoreError,
@@ -38,13 +46,6 @@ pub use self::{
     open::{OpenError, Purpose, Replay},
     stripes::{StripeCounts, Written},
     write::StripeWrite,
-};
-pub(crate) use self::{
-    ground::{bad_copies, check_shape, check_writable, read_anchor, read_copy, read_superblock, write_row},
-    open::{GENERATIONS_APART, layout, order_of},
-    replayed::ReplayedData,
-    stripes::Class,
-    write::plan_writes,
 };
 use crate::{
     healing::Healing,
@@ -78,7 +79,7 @@ pub struct Store {
     /// Places of nodes that a checkpoint which failed gave up, and that the durable tree has still. The space holds them.
     given_up: BTreeSet<BlockNo>,
     /// Alive as long as somebody looks at the tree of an anchor.
-    held: Weak<()>,
+    held: Weak<Hold>,
     /// Places of nodes that later anchors' trees do not have, and that are not free since that tree is being looked at.
     kept: Vec<BlockNo>,
     /// The stripe where nodes were placed last.

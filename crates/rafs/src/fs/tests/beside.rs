@@ -119,6 +119,33 @@ fn a_look_beside_clients_finds_the_last_checkpoint_as_it_was() {
     assert_eq!(overtaken, SEEDS, "looks took several checkpoints each");
 }
 
+/// A look keeps no client from the last blocks.
+#[test]
+fn a_look_ends_where_space_is_short() {
+    let world = slow_world(0);
+    world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    let looked = look_beside(&world);
+    world.env.pass(Duration::ZERO);
+    let free = || world.run(|fs| Box::pin(async move { fs.usage().await.free_blocks }));
+    let free_before = free();
+    let inode = file(&world, b"full", &[1; BLOCK_BYTES]);
+    let chunk = IoBuf::copy_of(&[2; 16 * BLOCK_BYTES]).freeze();
+    let mut written = 0;
+    loop {
+        let chunk = chunk.clone();
+        match world.run(move |fs| Box::pin(fs.write(inode, written * 16 * BLOCK_BYTES as u64, chunk))) {
+            Ok(len) if len == 16 * BLOCK_BYTES => written += 1,
+            Ok(_) | Err(FsError::NoSpace) => break,
+            Err(error) => panic!("{error}"),
+        }
+        world.run(|fs| Box::pin(fs.checkpoint())).unwrap();
+    }
+    assert_eq!(ended(&world, &looked), Err(CheckError::Overwritten));
+    assert!(written * 16 + 64 > free_before, "{written} times 16 of {free_before} blocks were written");
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    world.check();
+}
+
 #[test]
 fn an_unmount_ends_a_look() {
     let world = slow_world(0);
