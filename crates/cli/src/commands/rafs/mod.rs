@@ -62,8 +62,8 @@ fn worked(name: &str, request: &Request, what: &'static str) -> anyhow::Result<R
     let mut work = None;
     loop {
         match answer {
-            Reply::Working { done_bytes, work: of } => {
-                bar.show(name, done_bytes);
+            Reply::Working { done_bytes, work: of, step } => {
+                bar.show(name, done_bytes, step.as_ref());
                 work = work.or(of);
             }
             done => return Ok(done),
