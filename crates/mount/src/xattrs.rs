@@ -10,7 +10,7 @@ use stripewise_rafs::fs::{ROOT, SetAttribute};
 use crate::{
     answer::{Answer, Result},
     convert::errno,
-    report::{self, PaceChange},
+    report::{self, BufferReport, PaceChange},
     server::Rafs,
 };
 
@@ -36,6 +36,10 @@ impl Rafs {
     pub(crate) async fn xattr(&self, inode: u64, name: &[u8], room: u32) -> Result<Answer> {
         if inode == ROOT && name == report::ATTRIBUTE.as_bytes() {
             return sized(self.report().await?, room);
+        }
+        if inode == ROOT && name == report::BUFFER_ATTRIBUTE.as_bytes() {
+            let report = BufferReport::of(&self.fs.buffer_lists().await);
+            return sized(serde_json::to_vec(&report).map_err(|_| Errno::IO)?, room);
         }
         check_namespace(name)?;
         sized(self.fs.attribute(inode, name).await.map_err(errno)?, room)

@@ -9,6 +9,7 @@ mod common;
 
 mod array;
 mod array_killed;
+mod buffer;
 mod helper;
 mod life;
 mod mended;

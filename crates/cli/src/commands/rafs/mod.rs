@@ -1,6 +1,7 @@
 //! The commands of the file system: `mkfs`, `mount`, `umount`, `fsck`, `dump`, `df` and `stat`.
 
 mod args;
+mod buffer;
 pub(crate) mod df;
 pub(crate) mod dump;
 pub(crate) mod fsck;
