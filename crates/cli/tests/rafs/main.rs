@@ -10,6 +10,7 @@ mod common;
 mod array;
 mod array_killed;
 mod buffer;
+mod canceled;
 mod foreground;
 mod helper;
 mod life;

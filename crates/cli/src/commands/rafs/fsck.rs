@@ -13,11 +13,13 @@ use stripewise_mount::rafs::{check::Progress, volume::Volume};
 use stripewise_wire::{CheckedStatus, Reply, Request};
 
 use super::{
+    canceled::{CANCELED, Under, Watch},
     open_damaged,
     place::{Target, target_of},
     worked,
 };
 use crate::{
+    client::Interrupted,
     daemon, errors,
     printable::printable,
     progress::StepsBar,
@@ -28,7 +30,7 @@ use crate::{
 /// Errors were mended.
 const MENDED: u8 = 1;
 /// Errors are left.
-const ERRORS_LEFT: u8 = 4;
+pub(super) const ERRORS_LEFT: u8 = 4;
 /// It could not be looked at, or mended.
 const OPERATIONAL: u8 = 8;
 /// The command line means nothing.
@@ -68,7 +70,7 @@ enum Ground {
     /// A running array, whose daemon looks.
     Array(String),
     /// A device or a file: its path, its UUID and its volume.
-    Path { host: Host, path: String, uuid: String, volume: Arc<dyn Volume> },
+    Path { host: Host, path: String, uuid: String, volume: Arc<dyn Volume>, watch: Watch },
 }
 
 impl Ground {
@@ -76,10 +78,11 @@ impl Ground {
         match target_of(text)? {
             Target::Array(name) => Ok(Self::Array(name)),
             Target::Path(path) => {
+                let watch = Watch::begin(path.clone())?;
                 let host = daemon::start_host(RuntimeOptions::default())?;
                 let found = open_damaged(&host, &path)?;
                 let uuid = found.superblock.uuid.to_string();
-                Ok(Self::Path { host, path, uuid, volume: found.volume })
+                Ok(Self::Path { host, path, uuid, volume: found.volume, watch })
             }
         }
     }
@@ -91,9 +94,10 @@ impl Ground {
                 Reply::Checked(told) => Ok(*told),
                 other => bail!("{name}: unexpected answer {other:?}"),
             },
-            Self::Path { host, path, uuid, volume } => {
+            Self::Path { host, path, uuid, volume, watch } => {
                 let (bar, volume, what) = (StepsBar::new(), volume.clone(), (path.clone(), uuid.clone()));
                 let progress = telling(&bar);
+                watch.set(Some(Under { bar: bar.clone(), mends: mend }));
                 let env = host.env();
                 let told = host.block_on(async move {
                     match mend {
@@ -101,6 +105,7 @@ impl Ground {
                         false => checked(what, &volume, &progress).await,
                     }
                 });
+                watch.set(None);
                 bar.clear();
                 told
             }
@@ -113,7 +118,7 @@ pub(crate) fn fsck(args: &FsckArgs, json: bool) -> ExitCode {
         Ok(outcome) => outcome,
         Err(error) => {
             note!("stripewise: {}", errors::printable_line(&error));
-            return OPERATIONAL.into();
+            return failed_code(&error).into();
         }
     };
     let Outcome { told, failed } = &outcome;
@@ -124,15 +129,20 @@ pub(crate) fn fsck(args: &FsckArgs, json: bool) -> ExitCode {
         note!("stripewise: {}", errors::printable_line(&error));
         return OPERATIONAL.into();
     }
-    code(told, failed.is_some()).into()
+    code(told, failed.as_ref().map_or(0, failed_code)).into()
+}
+
+/// What a failure adds to the exit code.
+fn failed_code(error: &anyhow::Error) -> u8 {
+    if error.is::<Interrupted>() { CANCELED } else { OPERATIONAL }
 }
 
 /// Sums as those of fsck(8).
-fn code(told: &CheckedStatus, has_failed: bool) -> u8 {
+fn code(told: &CheckedStatus, failed: u8) -> u8 {
     let was_wrong = !told.clean || !told.notes.is_empty();
     let is_left = !told.left.is_empty() || !told.clean && !told.mended;
     let mended = if told.mended && was_wrong { MENDED } else { 0 };
-    mended | if is_left { ERRORS_LEFT } else { 0 } | if has_failed { OPERATIONAL } else { 0 }
+    mended | if is_left { ERRORS_LEFT } else { 0 } | failed
 }
 
 fn look(args: &FsckArgs, json: bool) -> anyhow::Result<Outcome> {
@@ -214,10 +224,10 @@ mod tests {
             clean: problems == 0,
             ..CheckedStatus::default()
         };
-        assert_eq!(code(&told(0, false, 0), false), 0);
-        assert_eq!(code(&told(2, true, 0), false), 1);
-        assert_eq!(code(&told(2, false, 0), false), 4);
-        assert_eq!(code(&told(2, false, 1), false), 4);
-        assert_eq!(code(&told(2, false, 0), true), 12);
+        assert_eq!(code(&told(0, false, 0), 0), 0);
+        assert_eq!(code(&told(2, true, 0), 0), 1);
+        assert_eq!(code(&told(2, false, 0), 0), 4);
+        assert_eq!(code(&told(2, false, 1), 0), 4);
+        assert_eq!(code(&told(2, false, 0), OPERATIONAL), 12);
     }
 }

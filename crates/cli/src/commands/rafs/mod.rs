@@ -2,6 +2,7 @@
 
 mod args;
 mod buffer;
+mod canceled;
 pub(crate) mod df;
 pub(crate) mod dump;
 mod foreground;
