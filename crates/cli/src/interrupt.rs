@@ -2,7 +2,7 @@
 //! the end; a second one ends the process at once.
 
 use std::{
-    io,
+    io::{self, Read},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
@@ -53,6 +53,15 @@ impl Interrupt {
 
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
+    }
+
+    /// The next signal asks again, and only the one after it ends the process.
+    pub(crate) fn hear_again(&self) -> io::Result<()> {
+        self.wakes.set_nonblocking(true)?;
+        // The socket before the flag: a signal in between is still readable.
+        while (&self.wakes).read(&mut [0; 16]).is_ok_and(|read| read > 0) {}
+        self.asked.store(false, Ordering::SeqCst);
+        Ok(())
     }
 }
 
@@ -109,14 +118,18 @@ mod tests {
 
     use super::*;
 
-    /// Once only: a second signal would end the process, tests beside this one included, where one of them watches all the time.
+    /// One test only, and one that watches: a second signal that is not waited for would end the process, tests beside this one included.
     #[test]
-    fn a_signal_asks_the_one_that_watches() {
+    fn a_signal_asks_the_one_that_watches_and_again_once_it_was_heard() {
         let interrupt = Interrupt::watch().unwrap();
-        assert!(!interrupt.is_asked());
-        kill_process(getpid(), Signal::TERM).unwrap();
-        while !interrupt.is_asked() {
-            std::thread::yield_now();
+        for _ in 0..3 {
+            assert!(!interrupt.is_asked());
+            kill_process(getpid(), Signal::TERM).unwrap();
+            while !interrupt.is_asked() {
+                std::thread::yield_now();
+            }
+            assert!((&interrupt.wakes).read(&mut [0]).is_ok(), "it is readable");
+            interrupt.hear_again().unwrap();
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use stripewise_wire::{ArrayStatus, JobStatus};
+use stripewise_wire::{ArrayStatus, JobStatus, StepStatus};
 
 use crate::{
     client::{self, Attended},
@@ -73,38 +73,63 @@ impl EmptyingBar {
     }
 }
 
-/// How much work on an array's file system was done, whose end is not known: a spinner, which goes when it is dropped; without a
-/// terminal a line now and then.
+/// How far work on an array's file system has come, as its daemon tells: a bar over the work's steps; a spinner where it tells none. It
+/// goes when it is dropped. Without a terminal there is a line now and then.
 pub(crate) struct WorkBar {
     what: &'static str,
-    bar: Option<ProgressBar>,
+    spinner: Option<ProgressBar>,
+    steps: Option<StepsBar>,
     told: Option<Instant>,
 }
 
 impl WorkBar {
     pub(crate) fn new(what: &'static str) -> Self {
-        Self { what, bar: None, told: None }
+        Self { what, spinner: None, steps: None, told: None }
     }
 
-    pub(crate) fn show(&mut self, name: &str, done_bytes: u64) {
+    pub(crate) fn show(&mut self, name: &str, done_bytes: u64, step: Option<&StepStatus>) {
+        match step {
+            Some(step) => self.show_step(step),
+            None => self.spin(done_bytes),
+        }
+        let now = Instant::now();
+        let is_due = *self.told.get_or_insert(now) + TOLD_EVERY <= now;
+        if is_due && !io::stderr().is_terminal() {
+            self.told = Some(now);
+            let step = step.map_or_else(String::new, |step| format!(" ({})", step_text(step)));
+            note!("stripewise: {name}: {} goes on: {} so far{step}", self.what, format_size(done_bytes));
+        }
+    }
+
+    fn show_step(&mut self, StepStatus { what, done, all }: &StepStatus) {
+        if let Some(spinner) = self.spinner.take() {
+            spinner.finish_and_clear();
+        }
+        self.steps.get_or_insert_with(StepsBar::new).show(what, *done, *all);
+    }
+
+    fn spin(&mut self, done_bytes: u64) {
         let begin = || {
             ProgressBar::with_draw_target(None, target())
                 .with_style(style("{msg:>9} {spinner} {binary_bytes} ({elapsed})"))
                 .with_message(self.what)
         };
-        self.bar.get_or_insert_with(begin).set_position(done_bytes);
-        let now = Instant::now();
-        let is_due = *self.told.get_or_insert(now) + TOLD_EVERY <= now;
-        if is_due && !io::stderr().is_terminal() {
-            self.told = Some(now);
-            note!("stripewise: {name}: {} goes on: {} so far", self.what, format_size(done_bytes));
-        }
+        self.spinner.get_or_insert_with(begin).set_position(done_bytes);
     }
 }
 
 impl Drop for WorkBar {
     fn drop(&mut self) {
-        self.bar.iter().for_each(ProgressBar::finish_and_clear);
+        self.spinner.iter().for_each(ProgressBar::finish_and_clear);
+        self.steps.iter().for_each(StepsBar::clear);
+    }
+}
+
+/// A step for people.
+fn step_text(StepStatus { what, done, all }: &StepStatus) -> String {
+    match all {
+        0 => format!("{what} {done}"),
+        all => format!("{what} {} %", u128::from(*done) * 100 / u128::from(*all)),
     }
 }
 
@@ -131,19 +156,20 @@ impl Drop for MeasuringBar {
     }
 }
 
-/// A bar over the steps of something long. It begins anew with each step.
+/// A bar over the steps of something long. It begins anew with each step, and is a spinner in one whose end is not known.
 #[derive(Clone)]
 pub(crate) struct StepsBar(ProgressBar);
 
 impl StepsBar {
     pub(crate) fn new() -> Self {
-        Self(bar(0, "", "{pos} {left}"))
+        Self(ProgressBar::with_draw_target(Some(0), target()))
     }
 
     /// Shows how much of a step is done; all of it is 0 if that is not known.
     pub(crate) fn show(&self, what: &str, done: u64, all: u64) {
         if self.0.message() != what {
             self.0.reset();
+            self.0.set_style(style(step_template(all)));
             self.0.set_message(what.to_owned());
         }
         self.0.set_length(all.max(done));
@@ -152,6 +178,14 @@ impl StepsBar {
 
     pub(crate) fn clear(&self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// How a step is drawn. A share and a time are known only of one whose end is known.
+fn step_template(all: u64) -> &'static str {
+    match all {
+        0 => "{msg:>9} {spinner} {pos} ({elapsed})",
+        _ => "{msg:>9} [{wide_bar}] {percent:>3}% {left}",
     }
 }
 
@@ -268,5 +302,16 @@ mod tests {
     #[test]
     fn there_is_no_time_to_go_before_anything_is_done() {
         assert_eq!([0, 75_000].map(|ms| left_text(Duration::from_millis(ms))), ["", "ETA 1m15s"]);
+    }
+
+    #[test]
+    fn a_share_is_told_of_a_step_whose_end_is_known() {
+        assert_eq!([0, 9].map(|all| step_template(all).contains("percent")), [false, true]);
+    }
+
+    #[test]
+    fn a_line_tells_the_share_where_it_is_known() {
+        let step = |done, all| step_text(&StepStatus { what: "scan".to_owned(), done, all });
+        assert_eq!([step(7, 0), step(u64::MAX / 2, u64::MAX)], ["scan 7", "scan 49 %"]);
     }
 }

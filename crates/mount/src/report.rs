@@ -2,11 +2,13 @@
 //! shows: so every user who can look into the mount can ask, and no socket is needed.
 
 mod activity;
+mod buffer;
 mod look;
 
 use std::time::Duration;
 
 pub use activity::{Activity, ParityReport, StripesReport, WrittenReport};
+pub use buffer::{BufferReport, ListReport};
 pub use look::{LOOK_ATTRIBUTE, Look, LookFound, LookStep};
 use serde::{Deserialize, Serialize};
 use stripewise_format::rafs::superblock::{SlotOrder, Superblock};
@@ -18,6 +20,9 @@ use stripewise_rafs::{
 /// The root's attribute. Its value is a [`Report`] in JSON. What is set is a [`PaceChange`] in JSON, by root or by the user whose
 /// process serves the mount.
 pub const ATTRIBUTE: &str = "system.stripewise";
+
+/// Another one of the root, for which each entry of the buffer is looked at. Its value is a [`BufferReport`] in JSON.
+pub const BUFFER_ATTRIBUTE: &str = "system.stripewise.buffer";
 
 /// Which file system it is, and which process serves it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use stripewise_rafs::fs::{ROOT, SetAttribute};
 use crate::{
     answer::{Answer, Result},
     convert::errno,
-    report::{self, PaceChange},
+    report::{self, BufferReport, PaceChange},
     server::Rafs,
 };
 
@@ -42,6 +42,10 @@ impl Rafs {
         }
         if inode == ROOT && name == report::LOOK_ATTRIBUTE.as_bytes() {
             return sized(self.look_told(caller)?, room);
+        }
+        if inode == ROOT && name == report::BUFFER_ATTRIBUTE.as_bytes() {
+            let report = BufferReport::of(&self.fs.buffer_lists().await);
+            return sized(serde_json::to_vec(&report).map_err(|_| Errno::IO)?, room);
         }
         check_namespace(name)?;
         sized(self.fs.attribute(inode, name).await.map_err(errno)?, room)

@@ -19,11 +19,19 @@
 //! # }
 //! ```
 //!
+//! # A file system
+//!
+//! [`rafs`] is a file system that writes whole stripes of an array. [`rafs::fs::Fs`] makes, mounts and unmounts it in this process, and
+//! has its operations as futures: no kernel and no FUSE takes part. It lies on a [`Volume`](rafs::volume::Volume): on an array it is
+//! an [`ArrayVolume`](rafs::volume::ArrayVolume), on any other [`Device`] a [`DeviceVolume`](rafs::volume::DeviceVolume).
+//! `examples/rafs.rs` makes one in a file, and appends to a file in it.
+//!
 //! # What is promised
 //!
 //! What this crate exports by name is its interface: it changes with the version, as Semantic Versioning has
 //! it. Options, errors and reports may grow, so that they are made by setters and matched with a last arm.
-//! [`internals`] is open to look at and to try policies in, and may change with any version.
+//! [`internals`] is open to look at and to try policies in, and may change with any version; so may [`rafs`], which is new. What
+//! it keeps on a volume is in `docs/rafs-format.md`.
 //!
 //! A write is some thousand instructions in several crates. Where they count, as over memory or fast flash,
 //! build with `lto = "thin"` and `codegen-units = 1` in the profile of your own workspace, as the
@@ -50,6 +58,7 @@ pub use stripewise_engine::{
     advice, assemble, endurance, examine, geometry, measure, measure_strides, preview,
 };
 pub use stripewise_export as export;
+pub use stripewise_rafs as rafs;
 
 /// The parts that an array is made of. They may change with any version.
 pub mod internals {

@@ -31,6 +31,14 @@ fn the_store_keeps_what_threads_append() {
 }
 
 #[test]
+fn the_file_system_keeps_what_is_appended_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("disk");
+    assert_eq!(told("rafs", &file), ["a line"]);
+    assert_eq!(told("rafs", &file), ["a line", "a line"]);
+}
+
+#[test]
 fn the_watcher_sees_a_member_fail_and_a_spare_take_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let told = told("watch", folder.path());

@@ -49,5 +49,5 @@ pub use member::{
     StridesStatus, TimesStatus,
 };
 pub use rafs::{CheckedStatus, MadeStatus, MkfsSpec, MountChoice, MountedStatus, UsageStatus};
-pub use reply::{Notes, Reply, StripeStatus};
+pub use reply::{Notes, Reply, StepStatus, StripeStatus};
 pub use request::{Request, ServeLimits};

@@ -190,6 +190,13 @@ mod tests {
             matches!(read(r#"{"stopped":{}}"#), Ok(Reply::Stopped { unclean: None, .. })),
             "an earlier daemon"
         );
+        assert!(
+            matches!(
+                read(r#"{"working":{"done_bytes":7}}"#),
+                Ok(Reply::Working { done_bytes: 7, work: None, step: None })
+            ),
+            "a daemon that told no steps"
+        );
         let said = read(r#"{"melted":{},"protocol":9}"#).unwrap_err().to_string();
         assert!(said.contains("protocol 9") && said.contains(&format!("protocol {PROTOCOL}")), "{said}");
         assert!(matches!(read("nonsense"), Err(WireError::Garbled(_))));

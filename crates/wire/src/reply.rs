@@ -53,6 +53,9 @@ pub enum Reply {
         /// Which work that is, to ask for it.
         #[serde(default)]
         work: Option<u64>,
+        /// What of it is being done; none where that is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<StepStatus>,
     },
     /// The file system that was made, or would be.
     Made(Box<MadeStatus>),
@@ -76,6 +79,18 @@ pub enum Reply {
     Load(LoadStatus),
     /// It was not done, and why.
     Error(String),
+}
+
+/// A step of something long.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepStatus {
+    /// What is being done, in a word.
+    pub what: String,
+    /// How much of it is done.
+    pub done: u64,
+    /// How much there is; 0 if that is not known.
+    pub all: u64,
 }
 
 /// What a write to a stripe finds.

@@ -58,6 +58,11 @@ impl Attended {
         &self.name
     }
 
+    /// After [`Interrupted`]: the next signal asks for the end of the wait again.
+    pub(crate) fn hear_again(&self) -> anyhow::Result<()> {
+        Ok(self.interrupt.hear_again()?)
+    }
+
     /// Asks one thing on a connection of its own, and waits for the answer. `goes_on` says what comes to pass without the command.
     ///
     /// # Errors

@@ -13,7 +13,10 @@ use anyhow::{Context, anyhow, bail, ensure};
 use rustix::{net::sockopt::socket_peercred, process::Pid};
 use stripewise_wire::{ANSWER_TIMEOUT, ArrayStatus, Reply, Request, protocol_of};
 
-pub(crate) use self::{attended::Attended, stop::stop_all};
+pub(crate) use self::{
+    attended::{Attended, Interrupted},
+    stop::stop_all,
+};
 use crate::{
     daemon,
     printable::printable_list,

@@ -144,7 +144,6 @@ fn an_array_is_mounted_attached_or_served_and_what_is_in_the_way_is_named() {
     sandbox.done("mkfs a");
     sandbox.fails(1, "mkfs a", &NONE, &["a RAFS file system", "--force"]);
     sandbox.done("mkfs a --force");
-    sandbox.fails(1, &format!("mount a {point} --foreground"), &NONE, &["leave out --foreground"]);
     sandbox.fails(1, &format!("mount a {point} --buffer 16K"), &NONE, &["buffer"]);
     let linked = sandbox.run_dir().join("dev/a");
     sandbox.fails(

@@ -9,6 +9,9 @@ mod common;
 
 mod array;
 mod array_killed;
+mod buffer;
+mod canceled;
+mod foreground;
 mod helper;
 mod life;
 mod mended;

@@ -66,6 +66,14 @@ impl Default for Lists {
 }
 
 impl Lists {
+    /// How many there are.
+    pub(super) const COUNT: u8 = LISTS as u8;
+
+    /// All entries of a list.
+    pub(super) fn entries(&self, list: u8) -> impl Iterator<Item = &Entry> {
+        self.lists[usize::from(list)].entries.iter().map(|(_, (_, entry))| entry)
+    }
+
     /// Adds an entry, with as many blocks as list `list` has.
     pub(super) fn add(&mut self, list: u8, entry: Entry) -> Slot {
         self.count += 1;

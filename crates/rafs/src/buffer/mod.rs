@@ -5,6 +5,7 @@
 
 mod lending;
 mod lists;
+mod told;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,8 +15,11 @@ use std::{
 
 use stripewise_device::{SharedBuf, Timestamp};
 
-pub use self::lending::{Lent, Whole};
 use self::lists::{Entry, Lists, Slot};
+pub use self::{
+    lending::{Lent, Whole},
+    told::ListCount,
+};
 use crate::shape::BLOCK_BYTES;
 
 /// A file, and the folder that it was made in: what is in one folder is written out together.

@@ -193,6 +193,8 @@ impl Model {
             assert_eq!(read, expected);
         }
         assert_eq!(self.buffer.blocks(), self.blocks.len() as u64);
+        let listed: u64 = self.buffer.lists().iter().map(ListCount::blocks).sum();
+        assert_eq!(listed, self.buffer.blocks());
         for one in [Temperature::New, Temperature::Moved] {
             assert_eq!(self.buffer.has_waiting(one), self.waits(one) > 0);
         }
@@ -293,4 +295,20 @@ fn of_a_file_only_what_is_old_enough_is_lent() {
     let lent = buffer.fill_of(1, 100, at(5));
     assert_eq!(lent.iter().map(Lent::blocks).sum::<u64>(), 24);
     assert!(lent.iter().all(|one| (12..36).contains(&one.first)));
+}
+
+#[test]
+fn lists_tell_what_they_hold_and_since_when() {
+    let mut buffer = Buffer::new(SETTINGS, PIECE as u32);
+    assert_eq!(buffer.lists(), []);
+    // 7 blocks are entries of 4, 2 and 1.
+    buffer.write(owner(1), Temperature::New, 0, &data(1, 7), Timestamp(50));
+    buffer.write(owner(2), Temperature::Moved, 9, &data(2, 4), Timestamp(20));
+    let lent = buffer.lend(1, 0..4);
+    assert_eq!(lent.len(), 1);
+    let count = |list, entries, lent, oldest| ListCount { list, entries, lent, oldest: Timestamp(oldest) };
+    assert_eq!(buffer.lists(), [count(0, 1, 0, 50), count(1, 1, 0, 50), count(2, 2, 1, 20)]);
+    assert!(buffer.written(&lent[0]));
+    buffer.drop_blocks(1, 4..7);
+    assert_eq!(buffer.lists(), [count(2, 1, 0, 20)]);
 }

@@ -1,6 +1,6 @@
 //! The operations, as callers see them. Each change runs as a task. One that finds no space makes some, and tries once more.
 
-use std::{future::Future, ops::Range, pin::Pin};
+use std::{future::Future, ops::Range, pin::Pin, time::Duration};
 
 use stripewise_device::{SharedBuf, sync::Event};
 
@@ -10,7 +10,7 @@ use super::{
     state::{Now, State},
     write_out::Scope,
 };
-use crate::{shape::BLOCK_BYTES, volume::ParityUpdates};
+use crate::{buffer::ListCount, shape::BLOCK_BYTES, volume::ParityUpdates};
 
 /// An operation on the state.
 type Op<'a, T> = Pin<Box<dyn Future<Output = Result<T, FsError>> + Send + 'a>>;
@@ -305,6 +305,13 @@ impl Fs {
             inodes: state.store.inodes(),
             buffered_blocks: state.buffer.blocks(),
         }
+    }
+
+    /// The buffer lists that are not empty, and how long the oldest block of each has waited. It takes a look at each entry.
+    pub async fn buffer_lists(&self) -> Vec<(ListCount, Duration)> {
+        let state = self.shared.state.lock().await;
+        let now = self.shared.now().at;
+        state.buffer.lists().into_iter().map(|count| (count, now.since(count.oldest))).collect()
     }
 
     /// What was done since it was mounted.

@@ -78,7 +78,7 @@ pub(super) fn mounted_rows(places: &[String]) -> anyhow::Result<(Vec<Row>, bool)
 }
 
 /// All mounts, and whether some do not tell.
-fn all_mounted(are_wanted: bool) -> anyhow::Result<(Vec<Row>, bool)> {
+pub(super) fn all_mounted(are_wanted: bool) -> anyhow::Result<(Vec<Row>, bool)> {
     let (mut rows, mut failed) = (Vec::new(), false);
     for point in own_mounts()? {
         match report_of(&point) {
@@ -113,19 +113,32 @@ fn find<'rows>(target: &Target, mounted: &'rows [Row]) -> anyhow::Result<Option<
     })
 }
 
-fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
+/// What lies at a place that a command was given.
+pub(super) enum Place<'a> {
+    Mounted(&'a Row),
+    /// A running array, which is not mounted.
+    Array(String),
+    /// A device or a file, which is not mounted.
+    Path(String),
+}
+
+/// What lies there, as these are mounted.
+///
+/// # Errors
+/// If nothing does, as in a folder in which none of them is mounted.
+pub(super) fn place_of<'a>(place: &str, mounted: &'a [Row]) -> anyhow::Result<Place<'a>> {
     let target = target_of(place)?;
     if let Some(row) = find(&target, mounted)? {
-        return Ok(row.clone());
+        return Ok(Place::Mounted(row));
     }
     let path = match target {
-        Target::Array(name) => return of_array(&name),
+        Target::Array(name) => return Ok(Place::Array(name)),
         Target::Path(path) => path,
     };
     let path_of = |row: &&Row| row.point.as_deref().is_some_and(|point| is_under(Path::new(&path), point));
     let longest = |row: &&Row| row.point.as_ref().map_or(0, |point| point.as_os_str().len());
     if let Some(row) = mounted.iter().filter(path_of).max_by_key(longest) {
-        return Ok(row.clone());
+        return Ok(Place::Mounted(row));
     }
     if is_dead_mount(Path::new(&path)).unwrap_or(false) {
         report_of(Path::new(&path))?;
@@ -133,6 +146,15 @@ fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
     if Path::new(&path).is_dir() {
         bail!("{path}: no RAFS file system is mounted there; `stripewise df` lists those that are");
     }
+    Ok(Place::Path(path))
+}
+
+fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
+    let path = match place_of(place, mounted)? {
+        Place::Mounted(row) => return Ok(Row { point: row.point.clone(), report: row.report.clone() }),
+        Place::Array(name) => return of_array(&name),
+        Place::Path(path) => path,
+    };
     let host = daemon::start_host(RuntimeOptions::default())?;
     let found = open(&host, &path)?;
     let (env, superblock) = (host.env(), found.superblock);

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use stripewise::{
@@ -19,7 +20,11 @@ use stripewise::{
 };
 use stripewise_mount::rafs::inspect::{BlockLine, Copy, Inspector, NodeLine, Use};
 
-use super::open_damaged;
+use super::{
+    buffer::buffer,
+    df::{Place, Row, all_mounted, place_of},
+    open_damaged,
+};
 use crate::{
     daemon,
     given::absolute_path,
@@ -32,7 +37,7 @@ const LAST: u64 = u64::MAX;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DumpArgs {
-    /// The block device or file. It must not be mounted.
+    /// The block device or file, which must not be mounted. For `buffer` it must be: a folder in it or a running array will do, too.
     target: String,
     #[command(subcommand)]
     what: What,
@@ -40,6 +45,14 @@ pub(crate) struct DumpArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum What {
+    #[command(flatten)]
+    OnVolume(OnVolume),
+    /// The buffer lists of a mounted file system: how many entries of how many blocks wait to be written out, and for how long.
+    Buffer,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum OnVolume {
     /// All copies of the superblock.
     Superblock,
     /// All copies of both anchors.
@@ -73,20 +86,16 @@ enum What {
 }
 
 /// What is told: lines for people, and the same for programs.
-struct Told {
-    lines: Vec<String>,
-    json: Value,
+pub(super) struct Told {
+    pub(super) lines: Vec<String>,
+    pub(super) json: Value,
 }
 
 pub(crate) fn dump(args: &DumpArgs, json: bool) -> anyhow::Result<ExitCode> {
-    let path = absolute_path(&args.target)?;
-    let host = daemon::start_host(RuntimeOptions::default())?;
-    let found = open_damaged(&host, &path)?;
-    let what = args.what.clone();
-    let told = host.block_on(async move {
-        let inspector = Inspector::open(found.volume).await?;
-        tell(&inspector, &what).await
-    })?;
+    let told = match &args.what {
+        What::Buffer => buffer(&args.target)?,
+        What::OnVolume(what) => on_volume(&args.target, what)?,
+    };
     if json {
         print_json(&told.json)?;
     } else {
@@ -95,17 +104,46 @@ pub(crate) fn dump(args: &DumpArgs, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn tell(of: &Inspector, what: &What) -> anyhow::Result<Told> {
+fn on_volume(target: &str, what: &OnVolume) -> anyhow::Result<Told> {
+    let path = absolute_path(target)?;
+    let host = daemon::start_host(RuntimeOptions::default())?;
+    let found = open_damaged(&host, &path).map_err(|error| advised(target, error))?;
+    let what = what.clone();
+    host.block_on(async move {
+        let inspector = Inspector::open(found.volume).await?;
+        tell(&inspector, &what).await
+    })
+}
+
+/// What to do about a target that cannot be looked at, if it is a mounted one, or an array; else why it cannot.
+fn advised(target: &str, error: anyhow::Error) -> anyhow::Error {
+    let mounted = all_mounted(false).map(|(mounted, _)| mounted).unwrap_or_default();
+    match place_of(target, &mounted) {
+        Ok(Place::Mounted(Row { point: Some(point), .. })) => {
+            let point = point.display();
+            anyhow!(
+                "{target}: it is mounted on {point}, and what lies on it changes all the time: `stripewise umount {point}` first. \
+                 `stripewise dump {point} buffer` and `stripewise stat --stripes {point}` show it while it is mounted"
+            )
+        }
+        Ok(Place::Array(name)) => anyhow!(
+            "{name}: of an array that runs, the block device is looked at: `stripewise attach {name}`, and name what that prints"
+        ),
+        _ => error,
+    }
+}
+
+async fn tell(of: &Inspector, what: &OnVolume) -> anyhow::Result<Told> {
     Ok(match what {
-        What::Superblock => copies(&of.superblocks().await, superblock),
-        What::Anchors => copies(&of.anchors().await, anchor),
-        What::Group { number } => group(of, *number).await?,
-        What::Inode { number } => inode(of, *number).await?,
-        What::Extents { number } => extents(of, *number).await?,
-        What::Journal => journal(of).await?,
-        What::Lists => lists(of).await?,
-        What::Stripe { number } => stripe(of, *number).await?,
-        What::Tree => {
+        OnVolume::Superblock => copies(&of.superblocks().await, superblock),
+        OnVolume::Anchors => copies(&of.anchors().await, anchor),
+        OnVolume::Group { number } => group(of, *number).await?,
+        OnVolume::Inode { number } => inode(of, *number).await?,
+        OnVolume::Extents { number } => extents(of, *number).await?,
+        OnVolume::Journal => journal(of).await?,
+        OnVolume::Lists => lists(of).await?,
+        OnVolume::Stripe { number } => stripe(of, *number).await?,
+        OnVolume::Tree => {
             let all = Key::new(0, KeyKind::Group, 0)..=Key::new(LAST, KeyKind::Extent, LAST);
             nodes(&of.tree(all).await?.0)
         }

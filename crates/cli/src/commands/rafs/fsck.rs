@@ -17,12 +17,14 @@ use stripewise_mount::{
 use stripewise_wire::{CheckedStatus, Reply, Request};
 
 use super::{
+    canceled::{CANCELED, Under, Watch},
     df::{Row, mounted_row},
     look, open_damaged,
     place::{Target, target_of},
     worked,
 };
 use crate::{
+    client::Interrupted,
     daemon, errors,
     printable::printable,
     progress::StepsBar,
@@ -33,7 +35,7 @@ use crate::{
 /// Errors were mended.
 const MENDED: u8 = 1;
 /// Errors are left.
-const ERRORS_LEFT: u8 = 4;
+pub(super) const ERRORS_LEFT: u8 = 4;
 /// It could not be looked at, or mended.
 const OPERATIONAL: u8 = 8;
 /// The command line means nothing.
@@ -78,26 +80,28 @@ struct Outcome {
 /// What is looked at.
 enum Ground {
     /// What is mounted there: the process that serves it looks.
-    Mounted { point: PathBuf, report: Box<Report> },
+    Mounted { point: PathBuf, report: Box<Report>, watch: Watch },
     /// A running array, whose daemon looks.
     Array(String),
     /// A device or a file: its path, its UUID and its volume.
-    Path { host: Host, path: String, uuid: String, volume: Arc<dyn Volume> },
+    Path { host: Host, path: String, uuid: String, volume: Arc<dyn Volume>, watch: Watch },
 }
 
 impl Ground {
     fn of(text: &str) -> anyhow::Result<Self> {
         let target = target_of(text)?;
         if let Some(Row { point: Some(point), report }) = mounted_row(&target)? {
-            return Ok(Self::Mounted { point, report: Box::new(report) });
+            let watch = Watch::begin(report.identity.target.clone())?;
+            return Ok(Self::Mounted { point, report: Box::new(report), watch });
         }
         match target {
             Target::Array(name) => Ok(Self::Array(name)),
             Target::Path(path) => {
+                let watch = Watch::begin(path.clone())?;
                 let host = daemon::start_host(RuntimeOptions::default())?;
                 let found = open_damaged(&host, &path)?;
                 let uuid = found.superblock.uuid.to_string();
-                Ok(Self::Path { host, path, uuid, volume: found.volume })
+                Ok(Self::Path { host, path, uuid, volume: found.volume, watch })
             }
         }
     }
@@ -105,14 +109,15 @@ impl Ground {
     /// Looks at it, and mends it if that is wanted.
     fn look(&self, mend: bool) -> anyhow::Result<CheckedStatus> {
         match self {
-            Self::Mounted { point, report } => look::look(point, report),
+            Self::Mounted { point, report, watch } => look::look(point, report, watch),
             Self::Array(name) => match worked(name, &Request::Fsck { mend }, "fsck")? {
                 Reply::Checked(told) => Ok(*told),
                 other => bail!("{name}: unexpected answer {other:?}"),
             },
-            Self::Path { host, path, uuid, volume } => {
+            Self::Path { host, path, uuid, volume, watch } => {
                 let (bar, volume, what) = (StepsBar::new(), volume.clone(), (path.clone(), uuid.clone()));
                 let progress = telling(&bar);
+                watch.set(Some(Under { bar: bar.clone(), mends: mend }));
                 let env = host.env();
                 let told = host.block_on(async move {
                     match mend {
@@ -120,6 +125,7 @@ impl Ground {
                         false => checked(what, &volume, &progress).await,
                     }
                 });
+                watch.set(None);
                 bar.clear();
                 told
             }
@@ -132,7 +138,7 @@ pub(crate) fn fsck(args: &FsckArgs, json: bool) -> ExitCode {
         Ok(outcome) => outcome,
         Err(error) => {
             note!("stripewise: {}", errors::printable_line(&error));
-            return OPERATIONAL.into();
+            return failed_code(&error).into();
         }
     };
     let Outcome { told, failed } = &outcome;
@@ -143,20 +149,25 @@ pub(crate) fn fsck(args: &FsckArgs, json: bool) -> ExitCode {
         note!("stripewise: {}", errors::printable_line(&error));
         return OPERATIONAL.into();
     }
-    code(told, failed.is_some()).into()
+    code(told, failed.as_ref().map_or(0, failed_code)).into()
+}
+
+/// What a failure adds to the exit code.
+fn failed_code(error: &anyhow::Error) -> u8 {
+    if error.is::<Interrupted>() { CANCELED } else { OPERATIONAL }
 }
 
 /// Sums as those of fsck(8).
-fn code(told: &CheckedStatus, has_failed: bool) -> u8 {
+fn code(told: &CheckedStatus, failed: u8) -> u8 {
     let was_wrong = !told.clean || !told.notes.is_empty();
     let is_left = !told.left.is_empty() || !told.clean && !told.mended;
     let mended = if told.mended && was_wrong { MENDED } else { 0 };
-    mended | if is_left { ERRORS_LEFT } else { 0 } | if has_failed { OPERATIONAL } else { 0 }
+    mended | if is_left { ERRORS_LEFT } else { 0 } | failed
 }
 
 fn look(args: &FsckArgs, json: bool) -> anyhow::Result<Outcome> {
     let ground = Ground::of(&args.target)?;
-    if let Ground::Mounted { point, report } = &ground {
+    if let Ground::Mounted { point, report, .. } = &ground {
         ensure!(
             !args.mends(),
             "{}: it is mounted on {}; `stripewise umount` it to have it mended. Without -y, -p and -a, it is looked at as it is",
@@ -255,10 +266,10 @@ mod tests {
             clean: problems == 0,
             ..CheckedStatus::default()
         };
-        assert_eq!(code(&told(0, false, 0), false), 0);
-        assert_eq!(code(&told(2, true, 0), false), 1);
-        assert_eq!(code(&told(2, false, 0), false), 4);
-        assert_eq!(code(&told(2, false, 1), false), 4);
-        assert_eq!(code(&told(2, false, 0), true), 12);
+        assert_eq!(code(&told(0, false, 0), 0), 0);
+        assert_eq!(code(&told(2, true, 0), 0), 1);
+        assert_eq!(code(&told(2, false, 0), 0), 4);
+        assert_eq!(code(&told(2, false, 1), 0), 4);
+        assert_eq!(code(&told(2, false, 0), OPERATIONAL), 12);
     }
 }

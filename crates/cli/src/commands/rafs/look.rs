@@ -7,6 +7,7 @@ use rustix::{fs::XattrFlags, io::Errno};
 use stripewise_mount::report::{LOOK_ATTRIBUTE, Look, LookFound, LookStep, Report};
 use stripewise_wire::CheckedStatus;
 
+use super::canceled::{Under, Watch};
 use crate::{printable::printable, progress::StepsBar};
 
 /// How often it is asked.
@@ -18,7 +19,7 @@ const BYTES_MAX: usize = 64 << 10;
 ///
 /// # Errors
 /// If it cannot be looked at.
-pub(super) fn look(point: &Path, report: &Report) -> anyhow::Result<CheckedStatus> {
+pub(super) fn look(point: &Path, report: &Report, watch: &Watch) -> anyhow::Result<CheckedStatus> {
     let told = || printable(&point.display().to_string());
     rustix::fs::setxattr(point, LOOK_ATTRIBUTE, b"begin", XattrFlags::empty()).map_err(
         |error| match error {
@@ -34,11 +35,13 @@ pub(super) fn look(point: &Path, report: &Report) -> anyhow::Result<CheckedStatu
         },
     )?;
     let bar = StepsBar::new();
+    watch.set(Some(Under { bar: bar.clone(), mends: false }));
     loop {
         match newest(point).with_context(told)? {
             Look::UnderWay(LookStep { what, done, all }) => bar.show(&what, done, all),
             Look::Failed(why) => bail!("{}: {why}", told()),
             Look::Found(found) => {
+                watch.set(None);
                 bar.clear();
                 return Ok(status(point, report, found));
             }

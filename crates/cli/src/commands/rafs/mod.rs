@@ -1,8 +1,11 @@
 //! The commands of the file system: `mkfs`, `mount`, `umount`, `fsck`, `dump`, `df` and `stat`.
 
 mod args;
+mod buffer;
+mod canceled;
 pub(crate) mod df;
 pub(crate) mod dump;
+mod foreground;
 pub(crate) mod fsck;
 mod geometry;
 mod helper;
@@ -57,20 +60,31 @@ fn report_of(point: &Path) -> anyhow::Result<Option<Report>> {
 /// Has the daemon do something with the array's file system, and shows a bar while that takes long. Interrupted, it goes on.
 fn worked(name: &str, request: &Request, what: &'static str) -> anyhow::Result<Reply> {
     client::check_knows(name, request)?;
-    let goes_on = format!("the {what} goes on in the array's daemon");
-    let (mut attended, mut bar) = (Attended::new(name)?, WorkBar::new(what));
+    worked_for(&mut Attended::new(name)?, request, what)
+}
+
+/// As [`worked`], of a daemon that knows the request, for a command that waits for the daemon afterwards, too.
+fn worked_for(attended: &mut Attended, request: &Request, what: &'static str) -> anyhow::Result<Reply> {
+    let name = attended.name().to_owned();
+    let goes_on = goes_on(what);
+    let mut bar = WorkBar::new(what);
     let mut answer = attended.ask(request, &goes_on)?;
     let mut work = None;
     loop {
         match answer {
-            Reply::Working { done_bytes, work: of } => {
-                bar.show(name, done_bytes);
+            Reply::Working { done_bytes, work: of, step } => {
+                bar.show(&name, done_bytes, step.as_ref());
                 work = work.or(of);
             }
             done => return Ok(done),
         }
         answer = attended.ask(&Request::Worked { work }, &goes_on)?;
     }
+}
+
+/// What becomes of work that is no longer waited for.
+fn goes_on(what: &str) -> String {
+    format!("the {what} goes on in the array's daemon")
 }
 
 /// Opens the file system of a target that is not mounted, for this process alone.

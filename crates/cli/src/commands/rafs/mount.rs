@@ -1,6 +1,14 @@
 //! `stripewise mount`.
 
-use std::{fs, num::NonZero, path::PathBuf, process::ExitCode, thread, time::Duration};
+use std::{
+    fs,
+    io::{self, Write},
+    num::NonZero,
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
@@ -12,12 +20,13 @@ use stripewise_mount::report::{ATTRIBUTE, FREE_PERCENT_MAX, PaceChange};
 use stripewise_wire::{MountChoice, MountedStatus, Reply, Request};
 
 use super::{
+    foreground::stay,
     options::Words,
     place::{Target, target_of},
-    report_of, worked,
+    report_of, worked_for,
 };
 use crate::{
-    client,
+    client::{self, Attended},
     mounted::{self, MountSpec},
     numbers::{THREADS_MAX, within},
     printable::printable,
@@ -52,7 +61,7 @@ pub(crate) struct MountArgs {
     /// and device files have effect, as with mount(8); else not.
     #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
-    /// Stay in the foreground until it is unmounted. Not of an array.
+    /// Stay in the foreground until it is unmounted. SIGTERM and ^C unmount it; a second one detaches it, if it is in use.
     #[arg(long)]
     foreground: bool,
     /// Memory for what is written and not yet written out.
@@ -95,7 +104,7 @@ pub(crate) fn mount(args: &MountArgs, json: bool) -> anyhow::Result<ExitCode> {
     }
     let choice = choice(args, &words, point)?;
     match target_of(&args.target)? {
-        Target::Array(name) => tell(&in_daemon(args, &name, choice)?, json)?,
+        Target::Array(name) => in_daemon(args, &name, choice, json)?,
         Target::Path(target) => {
             let cores = || thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
             let threads = words.threads.or(args.threads).unwrap_or_else(cores);
@@ -142,17 +151,26 @@ fn choice(args: &MountArgs, words: &Words, point: PathBuf) -> anyhow::Result<Mou
     })
 }
 
-/// Has the array's daemon mount it.
-fn in_daemon(args: &MountArgs, name: &str, choice: MountChoice) -> anyhow::Result<MountedStatus> {
+/// Has the array's daemon mount it, and stays for as long as that is wanted.
+fn in_daemon(args: &MountArgs, name: &str, choice: MountChoice, json: bool) -> anyhow::Result<()> {
     ensure!(
-        !args.foreground && args.threads.is_none(),
-        "{name}: the array's daemon serves the mount, with its own threads; leave out --foreground and --threads"
+        args.threads.is_none(),
+        "{name}: the array's daemon serves the mount, with its own threads; leave out --threads"
     );
     check_namespace(name, client::status(name)?.pid)?;
-    match worked(name, &Request::Mount { choice }, "mount")? {
-        Reply::Mounted(mounted) => Ok(*mounted),
+    let request = Request::Mount { choice };
+    client::check_knows(name, &request)?;
+    let mut attended = Attended::new(name)?;
+    let mounted = match worked_for(&mut attended, &request, "mount")? {
+        Reply::Mounted(mounted) => mounted,
         other => bail!("{name}: unexpected answer {other:?}"),
+    };
+    tell(&mounted, json)?;
+    if args.foreground {
+        io::stdout().flush()?;
+        stay(&mut attended, &mounted.point)?;
     }
+    Ok(())
 }
 
 /// Refuses a mount that would not be seen here.

@@ -5,6 +5,7 @@
 //! own, and commands ask how far it has come ([`Working`]).
 
 mod ending;
+mod ground;
 mod mounting;
 mod requests;
 mod work;

@@ -21,7 +21,7 @@ use stripewise_mount::{
 };
 use stripewise_wire::{MountChoice, Reply};
 
-use super::{Claim, FileSystem, requests::open};
+use super::{Claim, FileSystem, ground::open};
 use crate::{
     errors,
     rafs::{mounted_status, serve_options},
