@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     process::{Child, Stdio},
 };
 
@@ -46,16 +47,12 @@ fn a_check_that_is_canceled_ends_with_the_code_of_fsck_for_that() {
     let target = &device.0;
     sandbox.done(&format!("mkfs --force {target}"));
     let halted = Halted::new(server);
-    let command = waits(&sandbox, target);
+    let mut command = waits(&sandbox, target);
     kill_process(Pid::from_child(&command), Signal::TERM).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let mut told = String::new();
+    BufReader::new(command.stderr.take().unwrap()).read_line(&mut told).unwrap();
     drop(halted);
-    let said = command.wait_with_output().unwrap();
-    let told = String::from_utf8(said.stderr).unwrap();
-    assert!(
-        said.status.code() == Some(32) && told.contains("nothing was changed"),
-        "{:?}: {told}",
-        said.status
-    );
+    let code = command.wait().unwrap().code();
+    assert!(code == Some(32) && told.contains("nothing was changed"), "{code:?}: {told}");
     assert_eq!(sandbox.json(&format!("fsck {target}"))["clean"], true);
 }

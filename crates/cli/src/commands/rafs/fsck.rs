@@ -125,7 +125,10 @@ impl Ground {
                         false => checked(what, &volume, &progress).await,
                     }
                 });
-                watch.set(None);
+                // A signal after a repair must not say that nothing was changed.
+                if !mend {
+                    watch.set(None);
+                }
                 bar.clear();
                 told
             }
