@@ -177,7 +177,7 @@ pub struct CheckedStatus {
     pub notes: Vec<String>,
     /// What a repair left.
     pub left: Vec<String>,
-    /// The folder that it is mounted on: then the tree of its last checkpoint was looked at.
+    /// The folder that it is mounted on: then the tree of its newest checkpoint was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mounted: Option<PathBuf>,
 }

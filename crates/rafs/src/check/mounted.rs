@@ -27,8 +27,8 @@ pub enum CheckError {
     Ended,
 }
 
-/// Looks at the tree of the last checkpoint, and at the superblocks, and changes nothing. What is in the journal or in memory is not looked
-/// at, nor are the anchors: those change meanwhile. Nodes that are lost are not looked for elsewhere. `through` says by way of what the
+/// Makes a checkpoint, and looks at its tree, and at the superblocks; where none can be made, at the last one's. What clients change from then on is not
+/// looked at, nor are the anchors: those change meanwhile. Nodes that are lost are not looked for elsewhere. `through` says by way of what the
 /// volume is read.
 ///
 /// # Errors

@@ -21,9 +21,11 @@ pub(crate) struct HeldTree {
 }
 
 impl Fs {
-    /// Holds the tree of the last checkpoint. None if another task does.
+    /// Makes a checkpoint, and holds its tree. If none can be made, as in a mount for reading, the tree of the last one is held. None if another
+    /// task holds one.
     pub(crate) async fn hold_tree(&self) -> Option<HeldTree> {
         let alone = self.shared.looking.clone().try_lock_owned()?;
+        let _ = self.checkpoint().await;
         let mut state = self.shared.state.lock().await;
         let (held, anchor) = state.store.hold_tree();
         Some(HeldTree {

@@ -45,7 +45,7 @@ const LISTED: usize = 200;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FsckArgs {
-    /// The running array, block device or file. While it is mounted, the tree of its last checkpoint is looked at, and nothing is mended.
+    /// The running array, block device or file. While it is mounted, a checkpoint of it is looked at, and nothing is mended.
     target: String,
     /// Change nothing.
     #[arg(short = 'n', conflicts_with_all = ["yes", "preen", "auto"])]
@@ -231,7 +231,7 @@ fn telling(bar: &StepsBar) -> Progress {
 fn print(told: &CheckedStatus) {
     if let Some(point) = &told.mounted {
         say!(
-            "{}: it is mounted on {}; this is its last checkpoint, without what was changed since",
+            "{}: it is mounted on {}; this is its last checkpoint, without what is changed meanwhile",
             printable(&told.target),
             printable(&point.display().to_string())
         );
