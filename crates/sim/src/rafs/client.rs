@@ -42,7 +42,7 @@ pub(super) struct Client {
     doings: Doings,
 }
 
-/// What clients share.
+/// What clients and the operator share.
 #[derive(Clone)]
 pub(super) struct Doings {
     pub(super) without: BTreeSet<Act>,
@@ -50,6 +50,8 @@ pub(super) struct Doings {
     pub(super) volume: Arc<Watched>,
     /// Clients end what they do, and do no more.
     pub(super) leave: Arc<AtomicBool>,
+    /// The operator has failed a member.
+    pub(super) member_failed: Arc<AtomicBool>,
 }
 
 type Done = Result<(), String>;
@@ -210,7 +212,7 @@ impl Client {
             let mut bytes = model.bytes(file).to_vec();
             bytes.resize(bytes.len().max(start + len), 0);
             bytes[start..start + len].copy_from_slice(&data);
-            model.become_bytes(file, bytes);
+            model.become_bytes(file, bytes, start..start + len);
         }
         let data = IoBuf::copy_of(&data).freeze();
         let written = self.with(folder, name, async |inode| self.fs.write(inode, offset, data).await).await;
@@ -222,7 +224,7 @@ impl Client {
                 let mut bytes = model.bytes(file).to_vec();
                 bytes.resize(bytes.len().max(start + count), 0);
                 bytes[start..start + count].copy_from_slice(&whole[start..start + count]);
-                model.become_bytes(file, bytes);
+                model.become_bytes(file, bytes, start..start + count);
                 Ok(())
             }
             written => self.told(written, |model| model.bytes_stay(file)),
@@ -234,8 +236,9 @@ impl Client {
         {
             let mut model = self.folder.lock();
             let mut bytes = model.bytes(file).to_vec();
-            bytes.resize(size_bytes as usize, 0);
-            model.become_bytes(file, bytes);
+            let (old, new) = (bytes.len(), size_bytes as usize);
+            bytes.resize(new, 0);
+            model.become_bytes(file, bytes, old.min(new)..old.max(new));
         }
         let set = SetAttr { size_bytes: Some(size_bytes), ..SetAttr::default() };
         let done = self.with(folder, name, async |inode| self.fs.set_attr(inode, set).await).await;

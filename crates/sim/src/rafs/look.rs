@@ -3,25 +3,25 @@
 use parking_lot::Mutex;
 use stripewise_rafs::fs::{Fs, FsError, JournalMode, ROOT};
 
-use super::model::{BLOCK, Content, Files, Folder};
+use super::model::{BLOCK, Content, Files, Folder, Forgiven};
 
-/// Looks at a client's folder after a mount, with what the last one may have left: if a member was lost in the crash, files that are
-/// overwritten where they lie may be anything; if blocks may have trailed, what was not synced may be unreadable, and is removed.
+/// Looks at a client's folder after a mount, with what the crash may have left: some blocks may be anything, and if blocks may have
+/// trailed, what was not synced may be unreadable, and is removed.
 pub(super) async fn look(
     fs: &Fs,
     folder: &Mutex<Folder>,
     journal: JournalMode,
-    is_member_lost: bool,
+    forgiven: Forgiven,
 ) -> Result<(), String> {
     let name = folder.lock().name.clone();
     let may_trail = journal == JournalMode::Writeback;
     let attr = match fs.lookup(ROOT, name.as_bytes()).await {
         Ok(attr) => attr,
-        Err(FsError::NotFound) => return folder.lock().look(None, journal, is_member_lost),
+        Err(FsError::NotFound) => return folder.lock().look(None, journal, forgiven),
         Err(error) => return Err(format!("{name}: {error}")),
     };
     let found = contents(fs, attr.inode, may_trail).await.map_err(|error| format!("{name}: {error}"))?;
-    folder.lock().look(Some(&found), journal, is_member_lost)?;
+    folder.lock().look(Some(&found), journal, forgiven)?;
     let unreadable: Vec<&String> =
         found.iter().filter(|(_, content)| !content.damaged.is_empty()).map(|(name, _)| name).collect();
     if unreadable.is_empty() {

@@ -1,6 +1,9 @@
 //! What a client's folder may be after power has failed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use stripewise_rafs::fs::JournalMode;
 
@@ -33,6 +36,17 @@ pub(super) struct Content {
     pub(super) mode: u32,
 }
 
+/// What may be anything after a crash: it has no CRC, so that nothing tells that it is another than what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Forgiven {
+    /// Nothing.
+    Nothing,
+    /// A member was lost in the crash: blocks that may have been overwritten where they lie at that moment.
+    Overwritten,
+    /// A member lies: files that are overwritten where they lie.
+    Large,
+}
+
 /// A moment in the life of a folder: how many versions of its names and files there were.
 pub(super) struct Marks {
     names: usize,
@@ -55,8 +69,10 @@ pub(super) struct Folder {
     modes: BTreeMap<u64, Vec<u32>>,
     /// Files that had a stripe of their own once: what is left of it is overwritten where it lies, and sectors count.
     large: BTreeSet<u64>,
-    /// A member was lost in the last crash: these may be anything.
-    forgives_large: bool,
+    /// Blocks of each file that were written since the last mount, and since then the file was not durable: those of a large one may have been
+    /// overwritten where they lie in the moment of a crash.
+    touched: BTreeMap<u64, BTreeSet<usize>>,
+    forgiven: Forgiven,
     /// What was overwritten where it lies was in the journal before the last crash: blocks count there, too.
     was_journaled: bool,
     count: u64,
@@ -71,7 +87,8 @@ impl Folder {
             before: BTreeMap::new(),
             modes: BTreeMap::new(),
             large: BTreeSet::new(),
-            forgives_large: false,
+            touched: BTreeMap::new(),
+            forgiven: Forgiven::Nothing,
             was_journaled: false,
             count: 0,
         }
@@ -115,8 +132,12 @@ impl Folder {
         self.names.pop();
     }
 
-    /// A file's bytes become these, now or after a power failure.
-    pub(super) fn become_bytes(&mut self, file: u64, bytes: Vec<u8>) {
+    /// A file's bytes become these, now or after a power failure. Those from an offset on were written, up to another one.
+    pub(super) fn become_bytes(&mut self, file: u64, bytes: Vec<u8>, written: Range<usize>) {
+        // What lies behind an old end is made zero.
+        let start = written.start.min(self.bytes(file).len());
+        let blocks = start / BLOCK..written.end.div_ceil(BLOCK);
+        self.touched.entry(file).or_default().extend(blocks);
         if unit(bytes.len()) == SECTOR {
             self.large.insert(file);
         }
@@ -145,6 +166,7 @@ impl Folder {
         for (number, versions) in self.files.iter_mut().filter(|(number, _)| is_synced(number)) {
             drop_first(&mut self.before, *number, versions, versions.len().saturating_sub(1));
         }
+        self.touched.retain(|number, _| !is_synced(number));
         for (_, versions) in self.modes.iter_mut().filter(|(number, _)| is_synced(number)) {
             versions.drain(..versions.len().saturating_sub(1));
         }
@@ -177,9 +199,9 @@ impl Folder {
         &mut self,
         found: Option<&Files>,
         journal: JournalMode,
-        is_member_lost: bool,
+        forgiven: Forgiven,
     ) -> Result<(), String> {
-        self.forgives_large = is_member_lost;
+        self.forgiven = forgiven;
         self.was_journaled = journal == JournalMode::Data;
         let in_found = |(names, least): &(Option<Names>, Least)| match (names, found) {
             (None, None) => true,
@@ -202,6 +224,7 @@ impl Folder {
         }
         (self.names, self.files, self.modes) = (vec![(names, Least::new())], files, modes);
         self.before.clear();
+        self.touched.clear();
         Ok(())
     }
 
@@ -218,13 +241,21 @@ impl Folder {
             if !modes.contains(mode) {
                 return Err(format!("{}/{name}: its mode is {mode:o}, and was one of {modes:?}", self.name));
             }
-            if self.forgives_large && self.large.contains(file) {
+            if self.forgiven == Forgiven::Large && self.large.contains(file) {
                 continue;
             }
-            judge_but(versions, bytes, unit, damaged)
+            judge_but(versions, bytes, unit, damaged, self.forgiven_blocks(*file))
                 .map_err(|what| format!("{}/{name}: {what}", self.name))?;
         }
         Ok(())
+    }
+
+    /// Blocks of a file that may be anything. What the journal has is written there once more.
+    fn forgiven_blocks(&self, file: u64) -> &BTreeSet<usize> {
+        const NONE: &BTreeSet<usize> = &BTreeSet::new();
+        let may_be = self.forgiven == Forgiven::Overwritten && !self.was_journaled;
+        let touched = (may_be && self.large.contains(&file)).then(|| self.touched.get(&file)).flatten();
+        touched.unwrap_or(NONE)
     }
 
     /// Why what was found fits none of what may be.
@@ -254,15 +285,16 @@ pub(crate) fn unit(len_bytes: usize) -> usize {
 
 /// A file's length lies between those that it had, and each part of it is what it was at some time.
 pub(crate) fn judge(versions: &[Vec<u8>], found: &[u8], unit: usize) -> Result<(), String> {
-    judge_but(versions, found, unit, &BTreeSet::new())
+    judge_but(versions, found, unit, &BTreeSet::new(), &BTreeSet::new())
 }
 
-/// As [`judge`], of a file of which blocks cannot be read: each has changed since it was durable.
+/// As [`judge`], of a file of which blocks cannot be read: each has changed since it was durable. Others may be anything.
 fn judge_but(
     versions: &[Vec<u8>],
     found: &[u8],
     unit: usize,
     damaged: &BTreeSet<usize>,
+    forgiven: &BTreeSet<usize>,
 ) -> Result<(), String> {
     let lengths = versions.iter().map(Vec::len);
     let (least, most) = (lengths.clone().min().unwrap_or(0), lengths.max().unwrap_or(0));
@@ -281,12 +313,13 @@ fn judge_but(
         }
     }
     if let [only] = versions
+        && forgiven.is_empty()
         && only != found
     {
         return Err("all of it was durable or came with a rename, and other bytes are there".to_owned());
     }
     for (start, part) in (0..).step_by(unit).zip(found.chunks(unit)) {
-        if damaged.contains(&(start / BLOCK)) {
+        if damaged.contains(&(start / BLOCK)) || forgiven.contains(&(start / BLOCK)) {
             continue;
         }
         let is_of = |version: &Vec<u8>| {
