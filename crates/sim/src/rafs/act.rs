@@ -13,6 +13,14 @@ pub enum Act {
     Truncate,
     /// It gives a file other permissions.
     SetMode,
+    /// It gives a file an extended attribute, or takes it away.
+    SetAttribute,
+    /// It makes a hole in a file.
+    Punch,
+    /// It gives a file one more name.
+    Link,
+    /// It makes a symbolic link.
+    Symlink,
     /// It removes a name.
     Unlink,
     /// It renames a file, perhaps over another one.
@@ -49,11 +57,15 @@ pub enum Act {
 
 impl Act {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 24] = [
         Self::Create,
         Self::Write,
         Self::Truncate,
         Self::SetMode,
+        Self::SetAttribute,
+        Self::Punch,
+        Self::Link,
+        Self::Symlink,
         Self::Unlink,
         Self::Rename,
         Self::Read,
@@ -73,7 +85,7 @@ impl Act {
     ];
 
     /// Numbers below this stand for acts.
-    pub(super) const DRAWN: u64 = 28;
+    pub(super) const DRAWN: u64 = 33;
 
     /// The one that a number stands for.
     pub(super) fn drawn(number: u64) -> Self {
@@ -90,6 +102,10 @@ impl Act {
             24..26 => Self::UseRemoved,
             26 => Self::Fault,
             27 => Self::SetMode,
+            28 => Self::SetAttribute,
+            29 => Self::Punch,
+            30 => Self::Link,
+            31 => Self::Symlink,
             _ => Self::Create,
         }
     }
@@ -117,6 +133,10 @@ impl fmt::Display for Act {
             Self::Write => "write",
             Self::Truncate => "truncate",
             Self::SetMode => "set-mode",
+            Self::SetAttribute => "set-attribute",
+            Self::Punch => "punch",
+            Self::Link => "link",
+            Self::Symlink => "symlink",
             Self::Unlink => "unlink",
             Self::Rename => "rename",
             Self::Read => "read",

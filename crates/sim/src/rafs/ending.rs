@@ -13,7 +13,7 @@ const WAITING_STEPS: u64 = 400;
 impl Story {
     /// Ends a life. Returns what tells a power failure from others.
     pub(super) fn end_life(&mut self, life: &Life) -> Option<u64> {
-        let lost = if self.may_lose { self.some_loss(life) } else { None };
+        let lost = if self.may_lose && self.world.random(2) == 0 { self.some_loss(life) } else { None };
         self.settle(life);
         let point = self.world.trace_hash();
         self.was_killed = !self.may_lose && self.world.random(4) == 0;

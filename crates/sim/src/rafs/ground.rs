@@ -210,8 +210,10 @@ impl Volumes {
     /// redundancy has these. Returns which member it is; none if one is missing.
     pub(super) fn make_lie(&self, world: &World, opening: Opening) -> Result<Option<usize>, Found> {
         let array = self.assemble(world, opening)?;
+        let devices = self.devices();
         let stopped = finish(world, "stopping", async move {
             array.wait_for_jobs().await;
+            add_missing(&array, devices).await;
             let report = array.report().await;
             array.stop().await.map(|()| report).map_err(|error| error.to_string())
         })?;
@@ -233,6 +235,21 @@ impl Volumes {
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.members.iter().map(|member| member.clone() as Arc<dyn Device>).collect()
+    }
+}
+
+/// Devices take the places of failed members, as far as there are devices.
+async fn add_missing(array: &Array, devices: Vec<Arc<dyn Device>>) {
+    for device in devices {
+        let report = array.report().await;
+        let found = report.members.iter().find(|member| member.name == device.info().name);
+        let is_idle = found.is_none_or(|member| member.state == MemberState::Faulty);
+        if report.degraded() > 0 && is_idle {
+            // A failed member is attached until it is removed.
+            _ = array.remove(&device.info().name).await;
+            _ = array.add(device).await;
+            array.wait_for_jobs().await;
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! A look at a client's folder after a mount.
 
 use parking_lot::Mutex;
+use stripewise_format::rafs::inode::FileType;
 use stripewise_rafs::fs::{Fs, FsError, JournalMode, ROOT};
 
-use super::model::{BLOCK, Content, Files, Folder, Forgiven};
+use super::model::{ATTRIBUTE, BLOCK, Content, Files, Folder, Forgiven};
 
 /// Looks at a client's folder after a mount, with what the crash may have left: some blocks may be anything, and if blocks may have
 /// trailed, what was not synced may be unreadable, and is removed.
@@ -43,16 +44,31 @@ pub(super) async fn look(
 async fn contents(fs: &Fs, folder: u64, may_trail: bool) -> Result<Files, FsError> {
     let mut all = Files::new();
     for entry in fs.read_folder(folder, 0, 1000).await? {
-        let mut content = match fs.read(entry.inode, 0, 1 << 20).await {
-            Ok(bytes) => Content { bytes: bytes.to_vec(), ..Content::default() },
-            Err(FsError::Damaged { .. }) if may_trail => by_blocks(fs, entry.inode).await?,
+        let attr = fs.attr(entry.inode).await?;
+        let mut content = match attr.file_type {
+            FileType::Link => {
+                Content { target: Some(fs.read_link(entry.inode).await?), ..Content::default() }
+            }
+            _ => bytes(fs, entry.inode, may_trail).await?,
+        };
+        (content.inode, content.is.mode) = (entry.inode, attr.is.mode & PERMISSIONS);
+        content.is.value = match fs.attribute(entry.inode, ATTRIBUTE).await {
+            Ok(value) => Some(value),
+            Err(FsError::NoAttribute) => None,
             Err(error) => return Err(error),
         };
-        content.mode = fs.attr(entry.inode).await?.is.mode & PERMISSIONS;
         all.insert(String::from_utf8_lossy(&entry.name).into_owned(), content);
     }
     fs.forget(folder, 1).await;
     Ok(all)
+}
+
+async fn bytes(fs: &Fs, inode: u64, may_trail: bool) -> Result<Content, FsError> {
+    match fs.read(inode, 0, 1 << 20).await {
+        Ok(bytes) => Ok(Content { bytes: bytes.to_vec(), ..Content::default() }),
+        Err(FsError::Damaged { .. }) if may_trail => by_blocks(fs, inode).await,
+        Err(error) => Err(error),
+    }
 }
 
 /// The part of a mode that is no type.

@@ -2,7 +2,7 @@
 //! be what was promised (`docs/failure-model.md`). Nothing here shares code with the file system but its public operations.
 //!
 //! * `plan`: what a story is about; `ground`: what it lies on, a file or an array of simulated members; `watched`: its volume, which has faults;
-//! * `client`: what a client does, in a folder of its own; `operator`: what is done to the array and to the mount meanwhile; `act`: the names
+//! * `client` and `naming`: what a client does, in a folder of its own; `operator`: what is done to the array and to the mount meanwhile; `act`: the names
 //!   of all that;
 //! * `doubts`: writes that a power failure may tear, and `ending`: how a life ends;
 //! * `look`: a look at a client's folder after a mount, and `model`: what that may be after power has failed.
@@ -14,6 +14,7 @@ mod ending;
 mod ground;
 mod look;
 mod model;
+mod naming;
 mod operator;
 mod plan;
 mod watched;

@@ -8,7 +8,7 @@ use std::{
 
 use fastrand::Rng;
 use stripewise_device::{Device, EnvHandle};
-use stripewise_engine::{Array, ArrayReport, CacheSettings, MemberState};
+use stripewise_engine::{Array, ArrayReport, CacheSettings, MemberState, SpeedLimits};
 use stripewise_rafs::fs::{Fs, Pace};
 
 use super::{act::Act, client::Doings, ground::STRIPE_BYTES};
@@ -18,6 +18,8 @@ use crate::{SimMember, story::draw_settings_for};
 const REST_MS: u64 = 4_000;
 /// How long a failed member is left alone at most, in milliseconds.
 const ALONE_MS: u64 = 3_000;
+/// Slow jobs pass so many bytes of each member in a second, or up to eight times as many, as a power of two: members have up to 4 MiB.
+const SLOW_SHIFT: u64 = 19;
 /// T_t at most, in milliseconds.
 const AGE_MS: u64 = 8_000;
 
@@ -111,6 +113,7 @@ impl Operator {
         if report.members.iter().any(|member| member.name == name) {
             array.remove(&name).await.map_err(|error| format!("remove {name}: {error}"))?;
         }
+        self.limit_speed(array);
         array.add(device).await.map_err(|error| format!("add {name}: {error}"))?;
         if self.random(2) == 0 {
             return Ok(());
@@ -126,6 +129,7 @@ impl Operator {
     /// Clients write meanwhile, and no row's parity is wrong.
     async fn scrub(&self, array: &Array) -> Done {
         let repairs = self.random(2) == 0;
+        self.limit_speed(array);
         if array.start_scrub(repairs).is_err() {
             return Ok(());
         }
@@ -139,6 +143,13 @@ impl Operator {
             Some(scrub) => Err(format!("a scrub finds rows that disagree: {scrub:?}")),
             None => Ok(()),
         }
+    }
+
+    /// Half of the jobs are slow, so that much happens meanwhile.
+    fn limit_speed(&self, array: &Array) {
+        let bytes_per_s = 1 << (SLOW_SHIFT + self.random(4));
+        let slow = SpeedLimits { min_bytes_per_s: bytes_per_s, max_bytes_per_s: bytes_per_s };
+        array.set_speed_limits(if self.random(2) == 0 { slow } else { SpeedLimits::default() });
     }
 
     fn stop_job(&self, array: &Array) {
