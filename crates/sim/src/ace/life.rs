@@ -71,8 +71,9 @@ impl Base {
             journal_stripes: Some(JOURNAL_STRIPES),
             hash_seed: start.seed,
         };
-        let volumes = Volumes::make(&mut world, start.ground, Making { stripes: STRIPES, options })?;
-        let volume = volumes.open(&world, None)?;
+        let volumes =
+            Volumes::make(&mut world, start.ground, Making { stripes: STRIPES, options, spares: 0 })?;
+        let volume = volumes.open(&world)?;
         let fs = mount(&world, volume, small_options(Preset::Default))?;
         let mut model = Model::new();
         for change in needs.changes(start.size) {
@@ -104,7 +105,7 @@ impl Life {
     pub(super) fn begin(start: Start, base: &Base) -> Result<Self, Found> {
         let mut world = World::new(start.seed);
         let volumes = Volumes::holding(&mut world, start.ground, &base.members);
-        let volume = volumes.open(&world, None)?;
+        let volume = volumes.open(&world)?;
         let fs = mount(&world, volume, small_options(Preset::Default))?;
         let outlook = Outlook::new(volumes.all().to_vec());
         Ok(Self { world, fs, outlook, model: base.model.clone(), steps: 0, told: 0 })

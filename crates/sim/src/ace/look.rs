@@ -37,7 +37,7 @@ pub(super) fn look(start: Start, members: &[MemberImage]) -> Result<Content, Fou
 
 /// fsck finds nothing, and it can be mounted.
 fn open(world: &World, volumes: &Volumes) -> Result<Fs, Found> {
-    let volume = volumes.open(world, None)?;
+    let volume = volumes.open(world)?;
     look_for_damage(world, volume.clone())?;
     mount(world, volume, small_options(Preset::Default))
 }
@@ -56,7 +56,7 @@ fn look_again(world: &World, volumes: &Volumes, wanted: &Content) -> Result<(), 
     }
     let unmounted = finish(world, "unmounting", async move { fs.unmount().await })?;
     unmounted.map_err(|error| (Checker::Client, format!("unmounting: {error}")))?;
-    look_for_damage(world, volumes.open(world, None)?)
+    look_for_damage(world, volumes.open(world)?)
 }
 
 /// Makes a file in each folder and removes it, lets each file grow, and makes all of that durable.

@@ -1,8 +1,8 @@
-//! What clients do, by name.
+//! What clients and operators do, by name.
 
 use std::{fmt, str::FromStr};
 
-/// Something that a client does.
+/// Something that a client does, or the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Act {
     /// It makes a file.
@@ -13,6 +13,14 @@ pub enum Act {
     Truncate,
     /// It gives a file other permissions.
     SetMode,
+    /// It gives a file an extended attribute, or takes it away.
+    SetAttribute,
+    /// It makes a hole in a file.
+    Punch,
+    /// It gives a file one more name.
+    Link,
+    /// It makes a symbolic link.
+    Symlink,
     /// It removes a name.
     Unlink,
     /// It renames a file, perhaps over another one.
@@ -33,15 +41,31 @@ pub enum Act {
     Fault,
     /// It rests.
     Rest,
+    /// The operator fails a member of the array.
+    FailMember,
+    /// The operator adds a device, which takes the place of a failed member.
+    AddMember,
+    /// The operator has redundancy checked, or repaired.
+    Scrub,
+    /// The operator stops the array's job.
+    StopJob,
+    /// The operator gives the array another cache.
+    SetCache,
+    /// The operator changes when the buffer is written out.
+    SetPace,
 }
 
 impl Act {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 24] = [
         Self::Create,
         Self::Write,
         Self::Truncate,
         Self::SetMode,
+        Self::SetAttribute,
+        Self::Punch,
+        Self::Link,
+        Self::Symlink,
         Self::Unlink,
         Self::Rename,
         Self::Read,
@@ -52,10 +76,16 @@ impl Act {
         Self::UseRemoved,
         Self::Fault,
         Self::Rest,
+        Self::FailMember,
+        Self::AddMember,
+        Self::Scrub,
+        Self::StopJob,
+        Self::SetCache,
+        Self::SetPace,
     ];
 
     /// Numbers below this stand for acts.
-    pub(super) const DRAWN: u64 = 28;
+    pub(super) const DRAWN: u64 = 33;
 
     /// The one that a number stands for.
     pub(super) fn drawn(number: u64) -> Self {
@@ -72,7 +102,26 @@ impl Act {
             24..26 => Self::UseRemoved,
             26 => Self::Fault,
             27 => Self::SetMode,
+            28 => Self::SetAttribute,
+            29 => Self::Punch,
+            30 => Self::Link,
+            31 => Self::Symlink,
             _ => Self::Create,
+        }
+    }
+
+    /// Numbers below this stand for acts of the operator.
+    pub(super) const OPERATED: u64 = 11;
+
+    /// The operator's act that a number stands for.
+    pub(super) fn operated(number: u64) -> Self {
+        match number {
+            0..3 => Self::FailMember,
+            3..6 => Self::AddMember,
+            6 | 7 => Self::Scrub,
+            8 => Self::StopJob,
+            9 => Self::SetCache,
+            _ => Self::SetPace,
         }
     }
 }
@@ -84,6 +133,10 @@ impl fmt::Display for Act {
             Self::Write => "write",
             Self::Truncate => "truncate",
             Self::SetMode => "set-mode",
+            Self::SetAttribute => "set-attribute",
+            Self::Punch => "punch",
+            Self::Link => "link",
+            Self::Symlink => "symlink",
             Self::Unlink => "unlink",
             Self::Rename => "rename",
             Self::Read => "read",
@@ -94,6 +147,12 @@ impl fmt::Display for Act {
             Self::UseRemoved => "use-removed",
             Self::Fault => "fault",
             Self::Rest => "rest",
+            Self::FailMember => "fail-member",
+            Self::AddMember => "add-member",
+            Self::Scrub => "scrub",
+            Self::StopJob => "stop-job",
+            Self::SetCache => "set-cache",
+            Self::SetPace => "set-pace",
         })
     }
 }
@@ -104,6 +163,6 @@ impl FromStr for Act {
     fn from_str(text: &str) -> Result<Self, String> {
         let names = || Self::ALL.map(|act| act.to_string()).join(", ");
         let found = Self::ALL.into_iter().find(|act| act.to_string() == text);
-        found.ok_or_else(|| format!("clients do not {text}; they do {}", names()))
+        found.ok_or_else(|| format!("nobody does {text}; there are {}", names()))
     }
 }

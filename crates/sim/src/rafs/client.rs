@@ -30,19 +30,19 @@ use super::{
 /// Files that a client has at most.
 const FILES_MAX: usize = 8;
 /// Where writes begin at most, and how long they are.
-const BYTES_MAX: u64 = 90_000;
+pub(super) const BYTES_MAX: u64 = 90_000;
 /// Rests of clients that do not do what was drawn.
 const SHORT_REST: Duration = Duration::from_millis(1);
 
 /// A client.
 pub(super) struct Client {
     env: EnvHandle,
-    fs: Fs,
-    folder: Arc<Mutex<Folder>>,
+    pub(super) fs: Fs,
+    pub(super) folder: Arc<Mutex<Folder>>,
     doings: Doings,
 }
 
-/// What clients share.
+/// What clients and the operator share.
 #[derive(Clone)]
 pub(super) struct Doings {
     pub(super) without: BTreeSet<Act>,
@@ -50,9 +50,11 @@ pub(super) struct Doings {
     pub(super) volume: Arc<Watched>,
     /// Clients end what they do, and do no more.
     pub(super) leave: Arc<AtomicBool>,
+    /// The operator has failed a member.
+    pub(super) member_failed: Arc<AtomicBool>,
 }
 
-type Done = Result<(), String>;
+pub(super) type Done = Result<(), String>;
 
 impl Client {
     pub(super) fn new(env: EnvHandle, fs: Fs, folder: Arc<Mutex<Folder>>, doings: Doings) -> Self {
@@ -74,7 +76,7 @@ impl Client {
         Ok(())
     }
 
-    fn random(&self, below: u64) -> u64 {
+    pub(super) fn random(&self, below: u64) -> u64 {
         self.env.random_u64() % below
     }
 
@@ -92,7 +94,8 @@ impl Client {
     }
 
     async fn act(&self, folder: u64) -> Done {
-        let (file, act) = (self.some_file(), Act::drawn(self.random(Act::DRAWN)));
+        let act = Act::drawn(self.random(Act::DRAWN));
+        let file = self.some_name(matches!(act, Act::Unlink | Act::Rename));
         if self.doings.without.contains(&act) {
             self.env.sleep(SHORT_REST).await;
             return Ok(());
@@ -101,6 +104,10 @@ impl Client {
             (Act::Write, Some((name, file))) => self.write(folder, name, *file).await,
             (Act::Truncate, Some((name, file))) => self.truncate(folder, name, *file).await,
             (Act::SetMode, Some((name, file))) => self.set_mode(folder, name, *file).await,
+            (Act::SetAttribute, Some((name, file))) => self.set_attribute(folder, name, *file).await,
+            (Act::Punch, Some((name, file))) => self.punch(folder, name, *file).await,
+            (Act::Link, Some((name, file))) => self.link(folder, name, *file).await,
+            (Act::Symlink, _) => self.symlink(folder).await,
             (Act::Unlink, Some((name, _))) => self.unlink(folder, name).await,
             (Act::Rename, Some((name, file))) => self.rename(folder, name, *file).await,
             (Act::Read, Some((name, file))) => self.read(folder, name, *file).await,
@@ -125,16 +132,22 @@ impl Client {
         });
     }
 
-    /// One of the client's files: its name and its number in the model.
-    fn some_file(&self) -> Option<(String, u64)> {
+    /// The name of one of the client's files, and its number in the model; perhaps it is a symbolic link.
+    fn some_name(&self, may_be_symlink: bool) -> Option<(String, u64)> {
         let folder = self.folder.lock();
-        let names = folder.names()?;
+        let is_wanted = |file: u64| may_be_symlink || folder.target(file).is_none();
+        let names: Vec<_> = folder.names()?.iter().filter(|(_, file)| is_wanted(**file)).collect();
         let at = self.env.random_u64() as usize % names.len().max(1);
-        names.iter().nth(at).map(|(name, file)| (name.clone(), *file))
+        names.get(at).map(|(name, file)| ((*name).clone(), **file))
+    }
+
+    /// A name that is free, or perhaps is not.
+    pub(super) fn any_name(&self) -> String {
+        format!("file {}", self.random(FILES_MAX as u64))
     }
 
     async fn create(&self, folder: u64) -> Done {
-        let name = format!("file {}", self.random(FILES_MAX as u64));
+        let name = self.any_name();
         {
             let mut model = self.folder.lock();
             let mut names = model.names().cloned().unwrap_or_default();
@@ -153,7 +166,7 @@ impl Client {
     }
 
     /// The result of a change. If there was no space, the model takes it back.
-    fn told<T>(&self, result: Result<T, FsError>, undo: impl FnOnce(&mut Folder)) -> Done {
+    pub(super) fn told<T>(&self, result: Result<T, FsError>, undo: impl FnOnce(&mut Folder)) -> Done {
         match result {
             Ok(_) => Ok(()),
             Err(error) if error == FsError::NoSpace || self.is_excused(error) => {
@@ -183,7 +196,7 @@ impl Client {
     }
 
     /// Looks a file up, and calls with its inode.
-    async fn with<T>(
+    pub(super) async fn with<T>(
         &self,
         folder: u64,
         name: &str,
@@ -210,7 +223,7 @@ impl Client {
             let mut bytes = model.bytes(file).to_vec();
             bytes.resize(bytes.len().max(start + len), 0);
             bytes[start..start + len].copy_from_slice(&data);
-            model.become_bytes(file, bytes);
+            model.become_bytes(file, bytes, start..start + len);
         }
         let data = IoBuf::copy_of(&data).freeze();
         let written = self.with(folder, name, async |inode| self.fs.write(inode, offset, data).await).await;
@@ -222,7 +235,7 @@ impl Client {
                 let mut bytes = model.bytes(file).to_vec();
                 bytes.resize(bytes.len().max(start + count), 0);
                 bytes[start..start + count].copy_from_slice(&whole[start..start + count]);
-                model.become_bytes(file, bytes);
+                model.become_bytes(file, bytes, start..start + count);
                 Ok(())
             }
             written => self.told(written, |model| model.bytes_stay(file)),
@@ -234,8 +247,9 @@ impl Client {
         {
             let mut model = self.folder.lock();
             let mut bytes = model.bytes(file).to_vec();
-            bytes.resize(size_bytes as usize, 0);
-            model.become_bytes(file, bytes);
+            let (old, new) = (bytes.len(), size_bytes as usize);
+            bytes.resize(new, 0);
+            model.become_bytes(file, bytes, old.min(new)..old.max(new));
         }
         let set = SetAttr { size_bytes: Some(size_bytes), ..SetAttr::default() };
         let done = self.with(folder, name, async |inode| self.fs.set_attr(inode, set).await).await;
@@ -246,10 +260,10 @@ impl Client {
 
     async fn set_mode(&self, folder: u64, name: &str, file: u64) -> Done {
         let mode = self.random(0o1000) as u32;
-        self.folder.lock().become_mode(file, mode);
+        self.folder.lock().become_attributed(file, |is| is.mode = mode);
         let set = SetAttr { permissions: Some(mode), ..SetAttr::default() };
         let done = self.with(folder, name, async |inode| self.fs.set_attr(inode, set).await).await;
-        self.told(done, |model| model.mode_stays(file))
+        self.told(done, |model| model.attributes_stay(file))
     }
 
     async fn unlink(&self, folder: u64, name: &str) -> Done {
@@ -264,14 +278,17 @@ impl Client {
     }
 
     async fn rename(&self, folder: u64, name: &str, file: u64) -> Done {
-        let to = format!("file {}", self.random(FILES_MAX as u64));
+        let to = self.any_name();
         {
             let mut model = self.folder.lock();
             let mut names = model.names().cloned().unwrap_or_default();
-            names.remove(name);
+            // A rename over another name of the same file does nothing.
+            if names.get(&to) != Some(&file) {
+                names.remove(name);
+            }
             match names.insert(to.clone(), file) {
-                Some(_) => model.become_replaced(names, file),
-                None => model.become_named(names),
+                Some(old) if old != file => model.become_replaced(names, file),
+                _ => model.become_named(names),
             }
         }
         let (from, to) = ((folder, name.as_bytes()), (folder, to.as_bytes()));
@@ -362,6 +379,6 @@ impl Client {
     }
 }
 
-fn new(file_type: FileType) -> NewInode {
+pub(super) fn new(file_type: FileType) -> NewInode {
     NewInode { file_type, permissions: FIRST_MODE, uid: 0, gid: 0, device: 0 }
 }

@@ -3,7 +3,9 @@
 use std::{fmt, ops::Range, str::FromStr, sync::Arc};
 
 use stripewise_device::Device;
-use stripewise_engine::{Array, AssembleOptions, CreateOptions, assemble, geometry::Level};
+use stripewise_engine::{
+    Array, AssembleOptions, CacheSettings, CreateOptions, MemberState, assemble, geometry::Level,
+};
 use stripewise_rafs::{
     fs::Fs,
     shape::Order,
@@ -67,6 +69,8 @@ pub(crate) struct Making {
     pub(crate) stripes: u64,
     /// What mkfs is told.
     pub(crate) options: MakeOptions,
+    /// Devices beside the members of an array.
+    pub(crate) spares: usize,
 }
 
 impl Making {
@@ -82,8 +86,25 @@ impl Making {
             journal_stripes: Some(4 + world.random(8)),
             hash_seed: world.random(u64::MAX),
         };
-        Self { stripes, options }
+        Self { stripes, options, spares: 1 }
     }
+}
+
+/// A volume that was opened, and the array below it, if there is one.
+pub(super) struct Opened {
+    pub(super) volume: Arc<dyn Volume>,
+    pub(super) array: Option<Array>,
+}
+
+/// How an array is assembled.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Opening {
+    /// The last power failure has taken this device along.
+    pub(super) lost: Option<usize>,
+    /// Another member may be missing, or not be filled yet.
+    pub(super) may_be_short: bool,
+    /// Its cache from now on, if not the one that it had.
+    pub(super) cache: Option<CacheSettings>,
 }
 
 /// It, through power failures.
@@ -95,7 +116,7 @@ pub(crate) struct Volumes {
 impl Volumes {
     /// Makes members, an array of them, and a file system on it.
     pub(crate) fn make(world: &mut World, ground: Ground, making: Making) -> Result<Self, Found> {
-        let Making { stripes, options: made } = making;
+        let Making { stripes, options: made, spares } = making;
         let members: Vec<_> = match ground {
             Ground::File => vec![world.add_member("file", u64::from(COLUMNS * ROWS) * BLOCK * stripes)],
             Ground::Level(level) => {
@@ -104,8 +125,13 @@ impl Volumes {
                 (0..count).map(|number| world.add_member(format!("m{number}"), size_bytes)).collect()
             }
         };
-        let volumes = Self { ground, members };
+        let mut volumes = Self { ground, members };
         let (env, devices) = (world.env(), volumes.devices());
+        if volumes.is_array() {
+            let size_bytes = volumes.members[0].info().size_bytes;
+            let spares = (0..spares).map(|number| world.add_member(format!("spare{number}"), size_bytes));
+            volumes.members.extend(spares);
+        }
         let task = async move {
             let volume: Arc<dyn Volume> = match ground {
                 Ground::File => on_file(devices)?,
@@ -136,52 +162,94 @@ impl Volumes {
         &self.members
     }
 
-    /// How many members there are that may be lost.
-    pub(super) fn members(&self) -> usize {
-        if self.ground == Ground::File { 0 } else { self.members.len() }
+    /// Whether it is an array.
+    pub(super) fn is_array(&self) -> bool {
+        self.ground != Ground::File
     }
 
-    /// What is there after a power failure, perhaps without one of the members.
-    pub(crate) fn open(&self, world: &World, lost: Option<usize>) -> Result<Arc<dyn Volume>, Found> {
+    /// The device of this name.
+    pub(super) fn number_of(&self, name: &str) -> Option<usize> {
+        self.members.iter().position(|member| member.info().name == name)
+    }
+
+    /// The devices that are left.
+    pub(super) fn left(&self, lost: Option<usize>) -> Vec<Arc<SimMember>> {
+        let mut left = self.members.clone();
+        lost.map(|number| left.remove(number));
+        left
+    }
+
+    /// What is there after a power failure.
+    pub(crate) fn open(&self, world: &World) -> Result<Arc<dyn Volume>, Found> {
+        Ok(self.open_as(world, Opening::default())?.volume)
+    }
+
+    /// As [`Volumes::open`], perhaps without some of the members.
+    pub(super) fn open_as(&self, world: &World, opening: Opening) -> Result<Opened, Found> {
         let wrong = |what: String| (Checker::Mount, what);
-        if self.ground == Ground::File {
-            return on_file(self.devices()).map_err(wrong);
+        if !self.is_array() {
+            return Ok(Opened { volume: on_file(self.devices()).map_err(wrong)?, array: None });
         }
-        let array = self.assemble(world, lost)?;
-        Ok(Arc::new(ArrayVolume::new(array).map_err(|error| wrong(error.to_string()))?))
+        let array = self.assemble(world, opening)?;
+        let volume = ArrayVolume::new(array.clone()).map_err(|error| wrong(error.to_string()))?;
+        Ok(Opened { volume: Arc::new(volume), array: Some(array) })
     }
 
-    fn assemble(&self, world: &World, lost: Option<usize>) -> Result<Array, Found> {
+    fn assemble(&self, world: &World, opening: Opening) -> Result<Array, Found> {
         let mut devices = self.devices();
-        lost.map(|number| devices.remove(number));
+        opening.lost.map(|number| devices.remove(number));
         let env = world.env();
         let mut options = AssembleOptions::default();
-        (options.force, options.run) = (lost.is_some(), lost.is_some());
+        let is_short = opening.lost.is_some() || opening.may_be_short;
+        (options.force, options.run, options.cache) = (is_short, is_short, opening.cache);
         let array = finish(world, "assembling", async move { assemble(env, devices, &options).await })?;
         array.map_err(|error| (Checker::Mount, format!("assembling: {error}")))
     }
 
     /// A member lies from now on: of some blocks it has others than those that were written. Before, members are made to agree, so that
-    /// redundancy has these. Returns which member it is.
-    pub(super) fn make_lie(&self, world: &World) -> Result<usize, Found> {
-        let array = self.assemble(world, None)?;
+    /// redundancy has these. Returns which member it is; none if one is missing.
+    pub(super) fn make_lie(&self, world: &World, opening: Opening) -> Result<Option<usize>, Found> {
+        let array = self.assemble(world, opening)?;
+        let devices = self.devices();
         let stopped = finish(world, "stopping", async move {
             array.wait_for_jobs().await;
-            array.stop().await.map_err(|error| error.to_string())
+            add_missing(&array, devices).await;
+            let report = array.report().await;
+            array.stop().await.map(|()| report).map_err(|error| error.to_string())
         })?;
-        stopped.map_err(|what| (Checker::Mount, format!("stopping: {what}")))?;
-        let number = world.random(self.members.len() as u64) as usize;
+        let report = stopped.map_err(|what| (Checker::Mount, format!("stopping: {what}")))?;
+        if report.degraded() > 0 {
+            return Ok(None);
+        }
+        let in_sync = report.members.iter().filter(|member| member.state == MemberState::InSync);
+        let serving: Vec<usize> = in_sync.filter_map(|member| self.number_of(&member.name)).collect();
+        let number = serving[world.random(serving.len() as u64) as usize];
         let member = &self.members[number];
         let blocks = (member.bytes().len() as u64 - DATA_OFFSET_BYTES) / BLOCK;
         for _ in 0..1 + world.random(LIES_MAX) {
             let at = DATA_OFFSET_BYTES + world.random(blocks) * BLOCK;
             member.poke(at, &[world.random(256) as u8; BLOCK as usize]);
         }
-        Ok(number)
+        Ok(Some(number))
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.members.iter().map(|member| member.clone() as Arc<dyn Device>).collect()
+    }
+}
+
+/// Devices take the places of failed members, as far as there are devices.
+async fn add_missing(array: &Array, devices: Vec<Arc<dyn Device>>) {
+    for device in devices {
+        let report = array.report().await;
+        let found = report.members.iter().find(|member| member.name == device.info().name);
+        let is_idle = found.is_none_or(|member| member.state == MemberState::Faulty);
+        if report.degraded() > 0 && is_idle {
+            // A failed member is attached until it is removed.
+            _ = array.remove(&device.info().name).await;
+            _ = array.add(device).await;
+            array.wait_for_jobs().await;
+        }
     }
 }
 

@@ -1,27 +1,28 @@
 //! A look at a client's folder after a mount.
 
 use parking_lot::Mutex;
+use stripewise_format::rafs::inode::FileType;
 use stripewise_rafs::fs::{Fs, FsError, JournalMode, ROOT};
 
-use super::model::{BLOCK, Content, Files, Folder};
+use super::model::{ATTRIBUTE, BLOCK, Content, Files, Folder, Forgiven};
 
-/// Looks at a client's folder after a mount, with what the last one may have left: if a member was lost in the crash, files that are
-/// overwritten where they lie may be anything; if blocks may have trailed, what was not synced may be unreadable, and is removed.
+/// Looks at a client's folder after a mount, with what the crash may have left: some blocks may be anything, and if blocks may have
+/// trailed, what was not synced may be unreadable, and is removed.
 pub(super) async fn look(
     fs: &Fs,
     folder: &Mutex<Folder>,
     journal: JournalMode,
-    is_member_lost: bool,
+    forgiven: Forgiven,
 ) -> Result<(), String> {
     let name = folder.lock().name.clone();
     let may_trail = journal == JournalMode::Writeback;
     let attr = match fs.lookup(ROOT, name.as_bytes()).await {
         Ok(attr) => attr,
-        Err(FsError::NotFound) => return folder.lock().look(None, journal, is_member_lost),
+        Err(FsError::NotFound) => return folder.lock().look(None, journal, forgiven),
         Err(error) => return Err(format!("{name}: {error}")),
     };
     let found = contents(fs, attr.inode, may_trail).await.map_err(|error| format!("{name}: {error}"))?;
-    folder.lock().look(Some(&found), journal, is_member_lost)?;
+    folder.lock().look(Some(&found), journal, forgiven)?;
     let unreadable: Vec<&String> =
         found.iter().filter(|(_, content)| !content.damaged.is_empty()).map(|(name, _)| name).collect();
     if unreadable.is_empty() {
@@ -43,16 +44,31 @@ pub(super) async fn look(
 async fn contents(fs: &Fs, folder: u64, may_trail: bool) -> Result<Files, FsError> {
     let mut all = Files::new();
     for entry in fs.read_folder(folder, 0, 1000).await? {
-        let mut content = match fs.read(entry.inode, 0, 1 << 20).await {
-            Ok(bytes) => Content { bytes: bytes.to_vec(), ..Content::default() },
-            Err(FsError::Damaged { .. }) if may_trail => by_blocks(fs, entry.inode).await?,
+        let attr = fs.attr(entry.inode).await?;
+        let mut content = match attr.file_type {
+            FileType::Link => {
+                Content { target: Some(fs.read_link(entry.inode).await?), ..Content::default() }
+            }
+            _ => bytes(fs, entry.inode, may_trail).await?,
+        };
+        (content.inode, content.is.mode) = (entry.inode, attr.is.mode & PERMISSIONS);
+        content.is.value = match fs.attribute(entry.inode, ATTRIBUTE).await {
+            Ok(value) => Some(value),
+            Err(FsError::NoAttribute) => None,
             Err(error) => return Err(error),
         };
-        content.mode = fs.attr(entry.inode).await?.is.mode & PERMISSIONS;
         all.insert(String::from_utf8_lossy(&entry.name).into_owned(), content);
     }
     fs.forget(folder, 1).await;
     Ok(all)
+}
+
+async fn bytes(fs: &Fs, inode: u64, may_trail: bool) -> Result<Content, FsError> {
+    match fs.read(inode, 0, 1 << 20).await {
+        Ok(bytes) => Ok(Content { bytes: bytes.to_vec(), ..Content::default() }),
+        Err(FsError::Damaged { .. }) if may_trail => by_blocks(fs, inode).await,
+        Err(error) => Err(error),
+    }
 }
 
 /// The part of a mode that is no type.

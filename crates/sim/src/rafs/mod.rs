@@ -2,38 +2,44 @@
 //! be what was promised (`docs/failure-model.md`). Nothing here shares code with the file system but its public operations.
 //!
 //! * `plan`: what a story is about; `ground`: what it lies on, a file or an array of simulated members; `watched`: its volume, which has faults;
-//! * `client`: what a client does, in a folder of its own, and `act`: the names of what it does;
-//! * `look`: a look at its folder after a mount, and `model`: what that may be after power has failed.
+//! * `client` and `naming`: what a client does, in a folder of its own; `operator`: what is done to the array and to the mount meanwhile; `act`: the names
+//!   of all that;
+//! * `doubts`: writes that a power failure may tear, and `ending`: how a life ends;
+//! * `look`: a look at a client's folder after a mount, and `model`: what that may be after power has failed.
 
 mod act;
 mod client;
+mod doubts;
+mod ending;
 mod ground;
 mod look;
 mod model;
+mod naming;
+mod operator;
 mod plan;
 mod watched;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use parking_lot::Mutex;
+use stripewise_engine::{Array, CacheSettings};
 #[cfg(feature = "mutants")]
 use stripewise_rafs::mutants;
 use stripewise_rafs::{
     check::{Problem, check},
-    fs::{Fs, JournalMode, MountOptions, Preset, Technique, Without},
+    fs::{Fs, JournalMode, MountOptions, Pace, Preset, Technique, Without},
     volume::Volume,
 };
 
 pub use self::{act::Act, ground::Ground, plan::Plan};
 use self::{
     client::{Client, Doings},
-    model::Folder,
+    ground::{Opened, Opening},
+    model::{Folder, Forgiven},
+    operator::{Operator, any_cache, any_pace},
     watched::Watched,
 };
 pub(crate) use self::{
@@ -54,6 +60,8 @@ const SHORT_LIFE_STEPS: u64 = 150;
 
 /// One life in six ends with an unmount.
 const UNMOUNTS: u64 = 6;
+/// One mount in so many has an array below with another cache than before, or none.
+const OTHER_CACHES: u64 = 4;
 
 /// What has seen that something is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,7 +109,7 @@ pub struct Violation {
     pub what: String,
 }
 
-/// A client at work; there is something in it once it has left.
+/// A client or the operator at work; there is something in it once it has left.
 type Working = Arc<Mutex<Option<()>>>;
 
 /// A violation, before it is known in which life.
@@ -133,8 +141,11 @@ pub fn tell(plan: &Plan) -> Told {
             // A member may be lost in the last crash but one: nothing gives it back.
             story.may_lose = number + 2 == plan.lives;
             told.crash_points.extend(story.live(plan, number)?);
+            if story.has_hurt {
+                break;
+            }
         }
-        story.end()
+        story.end(plan)
     };
     let result = caught(&mut story);
     #[cfg(feature = "mutants")]
@@ -177,9 +188,11 @@ struct Story {
     /// A member that the last power failure has taken along.
     lost: Option<usize>,
     is_just_lost: bool,
+    /// The operator has failed a member in this life or an earlier one.
+    has_failed_members: bool,
     /// A member lies since the last power failure.
     has_liar: bool,
-    /// Blocks were written beside others while a member was missing.
+    /// Power failed amid a write of blocks beside others while a member was missing: these may be lost.
     has_hurt: bool,
     /// The program was killed last, so that members have more than is durable.
     was_killed: bool,
@@ -189,6 +202,23 @@ struct Story {
     /// Free blocks as the last unmount left them, if it did.
     free_blocks: Option<u64>,
     log: Log,
+}
+
+/// What there is from a mount to the next power failure.
+struct Life {
+    volume: Arc<Watched>,
+    /// The array below, if there is one.
+    array: Option<Array>,
+    fs: Fs,
+    /// A member was missing at the beginning.
+    was_short: bool,
+}
+
+impl Life {
+    /// Whether a member is missing, is being filled, or is failing.
+    fn is_short(&self) -> bool {
+        self.array.as_ref().is_some_and(Array::is_degraded) || self.volume.doubts().do_all_count()
+    }
 }
 
 impl Story {
@@ -203,6 +233,7 @@ impl Story {
             folders,
             lost: None,
             is_just_lost: false,
+            has_failed_members: false,
             has_liar: false,
             has_hurt: false,
             was_killed: false,
@@ -215,17 +246,17 @@ impl Story {
 
     /// One life: from a mount to the next power failure, or until the program is killed. Returns what tells a power failure from others.
     fn live(&mut self, plan: &Plan, number: u32) -> Result<Option<u64>, Found> {
-        let (volume, fs) = self.look_at_all()?;
-        let failed = Arc::new(Mutex::new(None));
-        let leave = Arc::new(AtomicBool::new(false));
+        let life = self.look_at_all(plan)?;
         let doings = Doings {
             without: plan.without.clone(),
             log: self.log.clone(),
-            volume: volume.clone(),
-            leave: leave.clone(),
+            volume: life.volume.clone(),
+            leave: Arc::default(),
+            member_failed: Arc::default(),
         };
-        let clients =
-            if number >= plan.quiet_lives { self.start_clients(&doings, &fs, &failed) } else { Vec::new() };
+        let failed = Arc::new(Mutex::new(None));
+        let working =
+            if number >= plan.quiet_lives { self.start_work(&doings, &life, &failed) } else { Vec::new() };
         let most = match self.world.random(4) {
             0 => LONG_LIFE_STEPS,
             1 | 2 if self.was_killed => SHORT_LIFE_STEPS,
@@ -237,98 +268,126 @@ impl Story {
         }
         self.world.run_steps(steps);
         if self.world.random(UNMOUNTS) == 0 {
-            leave.store(true, Ordering::Relaxed);
-            self.unmount(&volume, &fs, &clients)?;
+            doings.leave.store(true, Ordering::Relaxed);
+            self.unmount(&life, &working)?;
         }
-        if let Some(error) = failed.lock().take() {
-            return Err((Checker::Client, error));
+        self.has_failed_members |= doings.member_failed.load(Ordering::Relaxed);
+        self.look_at_overwrites(&life, &doings)?;
+        let point = self.end_life(&life);
+        match failed.lock().take() {
+            Some(error) => Err((Checker::Client, error)),
+            None => Ok(point),
         }
-        if self.lost.is_some() {
-            self.look_at_overwrites(&fs)?;
-            self.has_hurt = !volume.has_whole_rows_only();
-        }
-        let point = self.world.trace_hash();
-        self.was_killed = !self.may_lose && self.world.random(4) == 0;
-        if self.was_killed {
-            self.log.note(|| "the program is killed".to_owned());
-            self.world.kill();
-            return Ok(None);
-        }
-        self.world.crash();
-        if self.may_lose && volume.has_whole_rows_only() && self.volumes.members() > 0 {
-            self.lost = Some(self.world.random(self.volumes.members() as u64) as usize);
-            self.is_just_lost = true;
-            self.log.note(|| format!("the power failure has taken member {:?} along", self.lost));
-        }
-        Ok(Some(point))
     }
 
     /// The last look. Now and then a member lies by then, and redundancy has what was written.
-    fn end(&mut self) -> Result<(), Found> {
+    fn end(&mut self, plan: &Plan) -> Result<(), Found> {
         if self.has_hurt {
-            // A member is missing: blocks that were written beside others may have taken these along.
             return Ok(());
         }
         // After writeback, a look removes what cannot be read.
         let may_lie =
-            self.lost.is_none() && self.volumes.members() > 0 && self.journal != JournalMode::Writeback;
-        if may_lie && self.world.random(2) == 0 {
-            let member = self.volumes.make_lie(&self.world)?;
+            self.lost.is_none() && self.volumes.is_array() && self.journal != JournalMode::Writeback;
+        if may_lie
+            && self.world.random(2) == 0
+            && let Some(member) = self.volumes.make_lie(&self.world, self.opening())?
+        {
             self.has_liar = true;
             self.log.note(|| format!("member {member} lies"));
         }
-        self.look_at_all().map(drop)
+        self.look_at_all(plan).map(drop)
     }
 
     /// Clients end what they do, and the file system is unmounted: then everything is durable.
-    fn unmount(&mut self, volume: &Watched, fs: &Fs, clients: &[Working]) -> Result<(), Found> {
+    fn unmount(&mut self, life: &Life, working: &[Working]) -> Result<(), Found> {
         self.log.note(|| "clients leave, and the file system is unmounted".to_owned());
-        let have_left = || clients.iter().all(|client| client.lock().is_some());
+        let have_left = || working.iter().all(|one| one.lock().is_some());
         if !self.world.run_steps_until(STEPS_MAX, have_left) && !have_left() {
             return Err((Checker::End, "what a client does has no end".to_owned()));
         }
-        let ended = fs.clone();
+        let (fs, ended) = (&life.fs, life.fs.clone());
         match self.finish(async move { ended.unmount().await })? {
             Ok(()) => {
                 self.folders.iter().for_each(|folder| folder.lock().synced(None));
                 let fs = fs.clone();
                 self.free_blocks = Some(self.finish(async move { fs.usage().await.free_blocks })?);
             }
-            Err(error) if volume.has_failed() => self.log.note(|| format!("unmount: {error}")),
+            Err(error) if life.volume.has_failed() => self.log.note(|| format!("unmount: {error}")),
             Err(error) => return Err((Checker::Client, format!("unmount: {error}"))),
         }
         Ok(())
     }
 
-    /// While a member is missing, nothing is overwritten where it lies.
-    fn look_at_overwrites(&self, fs: &Fs) -> Result<(), Found> {
-        let fs = fs.clone();
+    /// While a member is missing, nothing is overwritten where it lies. Here, it was missing all the time.
+    fn look_at_overwrites(&self, life: &Life, doings: &Doings) -> Result<(), Found> {
+        if !life.was_short || !life.is_short() || doings.member_failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let fs = life.fs.clone();
         let blocks = self.finish(async move { fs.counters().await.overwritten_blocks })?;
-        if blocks == 0 {
+        // A member may have been filled meanwhile.
+        if blocks == 0 || !life.is_short() {
             return Ok(());
         }
         Err((Checker::Client, format!("{blocks} blocks were overwritten in place while a member is missing")))
     }
 
-    fn start_clients(&self, doings: &Doings, fs: &Fs, failed: &Arc<Mutex<Option<String>>>) -> Vec<Working> {
-        let start = |folder: &Arc<Mutex<Folder>>| {
-            let client = Client::new(self.world.env(), fs.clone(), folder.clone(), doings.clone());
-            let failed = failed.clone();
-            self.world.start(async move {
-                if let Err(error) = client.work().await {
-                    failed.lock().get_or_insert(error);
-                }
-            })
+    /// Clients begin to work, and in every other life the operator.
+    fn start_work(&self, doings: &Doings, life: &Life, failed: &Arc<Mutex<Option<String>>>) -> Vec<Working> {
+        let client = |folder: &Arc<Mutex<Folder>>| {
+            let client = Client::new(self.world.env(), life.fs.clone(), folder.clone(), doings.clone());
+            self.start(async move { client.work().await }, failed)
         };
-        self.folders.iter().map(start).collect()
+        let mut working: Vec<_> = self.folders.iter().map(client).collect();
+        if self.world.random(2) == 0 {
+            let operator = Operator {
+                env: self.world.env(),
+                array: life.array.clone(),
+                devices: self.volumes.left(self.lost),
+                fs: life.fs.clone(),
+                doings: doings.clone(),
+            };
+            working.push(self.start(async move { operator.work().await }, failed));
+        }
+        working
+    }
+
+    fn start(
+        &self,
+        work: impl Future<Output = Result<(), String>> + Send + 'static,
+        failed: &Arc<Mutex<Option<String>>>,
+    ) -> Working {
+        let failed = failed.clone();
+        self.world.start(async move {
+            if let Err(error) = work.await {
+                failed.lock().get_or_insert(error);
+            }
+        })
+    }
+
+    fn opening(&self) -> Opening {
+        Opening { lost: self.lost, may_be_short: self.has_failed_members, cache: None }
+    }
+
+    /// The cache of the array below, now and then another than before.
+    fn some_cache(&self, plan: &Plan) -> Option<CacheSettings> {
+        let (is_other, seed) = (self.world.random(OTHER_CACHES) == 0, self.world.random(u64::MAX));
+        (is_other && !plan.without.contains(&Act::SetCache)).then(|| any_cache(seed))
     }
 
     /// Looks at all that power has left, and mounts it.
-    fn look_at_all(&mut self) -> Result<(Arc<Watched>, Fs), Found> {
-        // What is overwritten where it lies has no CRC: nothing tells that it is another than what was written.
-        let is_just_lost = std::mem::take(&mut self.is_just_lost) || self.has_liar;
-        let opened = self.volumes.open(&self.world, self.lost)?;
-        let volume = Arc::new(Watched::new(self.world.env(), opened));
+    fn look_at_all(&mut self, plan: &Plan) -> Result<Life, Found> {
+        let is_just_lost = std::mem::take(&mut self.is_just_lost);
+        let forgiven = match self.has_liar {
+            true => Forgiven::Large,
+            false if is_just_lost => Forgiven::Overwritten,
+            false => Forgiven::Nothing,
+        };
+        let opening = Opening { cache: self.some_cache(plan), ..self.opening() };
+        self.log.note(|| format!("the volume is opened: {opening:?}"));
+        let Opened { volume, array } = self.volumes.open_as(&self.world, opening)?;
+        let was_short = array.as_ref().is_some_and(Array::is_degraded);
+        let volume = Arc::new(Watched::new(self.world.env(), volume));
         let copies_may_differ = self.has_liar;
         look_for_damage_but(&self.world, volume.clone(), copies_may_differ)?;
         // A write beside a block of a liar may make parity of what it says.
@@ -339,10 +398,10 @@ impl Story {
         self.look_at_space(&fs)?;
         for folder in &self.folders {
             let (fs, folder) = (fs.clone(), folder.clone());
-            let looked = self.finish(async move { look::look(&fs, &folder, before, is_just_lost).await })?;
+            let looked = self.finish(async move { look::look(&fs, &folder, before, forgiven).await })?;
             looked.map_err(|what| (Checker::Content, what))?;
         }
-        Ok((volume, fs))
+        Ok(Life { volume, array, fs, was_short })
     }
 
     /// An unmount leaves as much free as the next mount finds: else some was kept that nothing needs, or was not counted.
@@ -364,6 +423,11 @@ impl Story {
         let technique = Technique::ALL[self.world.random(4) as usize];
         let without = Without::default();
         let preset = if self.world.random(8) == 0 { Preset::Paper } else { Preset::Default };
+        let options = small_options(preset);
+        let pace = match self.world.random(4) {
+            0 => any_pace(|below| self.world.random(below)),
+            _ => Pace { free_percent: options.free_percent, age: options.age },
+        };
         MountOptions {
             discards: self.world.random(2) == 0,
             journal: match self.world.random(8) {
@@ -373,7 +437,9 @@ impl Story {
                 _ => JournalMode::Ordered,
             },
             without: if self.world.random(4) == 0 { without.and(technique) } else { without },
-            ..small_options(preset)
+            free_percent: pace.free_percent,
+            age: pace.age,
+            ..options
         }
     }
 

@@ -1,6 +1,9 @@
 //! What a client's folder may be after power has failed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use stripewise_rafs::fs::JournalMode;
 
@@ -12,6 +15,17 @@ pub(super) const SECTOR: usize = 512;
 
 /// The permissions of a new file.
 pub(super) const FIRST_MODE: u32 = 0o644;
+/// The extended attribute that clients set.
+pub(super) const ATTRIBUTE: &[u8] = b"user.story";
+
+/// What a file is beside its bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Attributes {
+    /// Its permissions.
+    pub(super) mode: u32,
+    /// Its extended attribute, if it has it.
+    pub(super) value: Option<Vec<u8>>,
+}
 
 /// Names in a client's folder, and which file each leads to.
 pub(super) type Names = BTreeMap<String, u64>;
@@ -29,15 +43,30 @@ pub(super) struct Content {
     pub(super) bytes: Vec<u8>,
     /// Of these, the blocks that cannot be read.
     pub(super) damaged: BTreeSet<usize>,
-    /// Its permissions.
-    pub(super) mode: u32,
+    /// What it is beside these.
+    pub(super) is: Attributes,
+    /// Where it leads, if it is a symbolic link.
+    pub(super) target: Option<Vec<u8>>,
+    /// Its number in the file system: names of one file have the same one.
+    pub(super) inode: u64,
+}
+
+/// What may be anything after a crash: it has no CRC, so that nothing tells that it is another than what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Forgiven {
+    /// Nothing.
+    Nothing,
+    /// A member was lost in the crash: blocks that may have been overwritten where they lie at that moment.
+    Overwritten,
+    /// A member lies: files that are overwritten where they lie.
+    Large,
 }
 
 /// A moment in the life of a folder: how many versions of its names and files there were.
 pub(super) struct Marks {
     names: usize,
     files: BTreeMap<u64, usize>,
-    modes: BTreeMap<u64, usize>,
+    attributes: BTreeMap<u64, usize>,
 }
 
 /// A client's folder.
@@ -51,12 +80,16 @@ pub(super) struct Folder {
     files: BTreeMap<u64, Vec<Vec<u8>>>,
     /// How many versions each file had before these.
     before: BTreeMap<u64, usize>,
-    /// All permissions that each file had since they were durable.
-    modes: BTreeMap<u64, Vec<u32>>,
+    /// All attributes that each file had since they were durable.
+    attributes: BTreeMap<u64, Vec<Attributes>>,
+    /// Where symbolic links lead.
+    targets: BTreeMap<u64, Vec<u8>>,
     /// Files that had a stripe of their own once: what is left of it is overwritten where it lies, and sectors count.
     large: BTreeSet<u64>,
-    /// A member was lost in the last crash: these may be anything.
-    forgives_large: bool,
+    /// Blocks of each file that were written since the last mount, and since then the file was not durable: those of a large one may have been
+    /// overwritten where they lie in the moment of a crash.
+    touched: BTreeMap<u64, BTreeSet<usize>>,
+    forgiven: Forgiven,
     /// What was overwritten where it lies was in the journal before the last crash: blocks count there, too.
     was_journaled: bool,
     count: u64,
@@ -69,9 +102,11 @@ impl Folder {
             names: vec![(None, Least::new())],
             files: BTreeMap::new(),
             before: BTreeMap::new(),
-            modes: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+            targets: BTreeMap::new(),
             large: BTreeSet::new(),
-            forgives_large: false,
+            touched: BTreeMap::new(),
+            forgiven: Forgiven::Nothing,
             was_journaled: false,
             count: 0,
         }
@@ -86,8 +121,25 @@ impl Folder {
     pub(super) fn new_file(&mut self) -> u64 {
         self.count += 1;
         self.files.insert(self.count, vec![Vec::new()]);
-        self.modes.insert(self.count, vec![FIRST_MODE]);
+        self.attributes.insert(self.count, vec![Attributes { mode: FIRST_MODE, value: None }]);
         self.count
+    }
+
+    /// A symbolic link that is in no folder yet.
+    pub(super) fn new_symlink(&mut self, target: Vec<u8>) -> u64 {
+        self.count += 1;
+        self.targets.insert(self.count, target);
+        self.count
+    }
+
+    /// Where it leads, if it is a symbolic link.
+    pub(super) fn target(&self, file: u64) -> Option<&[u8]> {
+        self.targets.get(&file).map(Vec::as_slice)
+    }
+
+    /// Whether a file has its extended attribute.
+    pub(super) fn has_value(&self, file: u64) -> bool {
+        self.attributes.get(&file).and_then(|versions| versions.last()).is_some_and(|is| is.value.is_some())
     }
 
     pub(super) fn bytes(&self, file: u64) -> &[u8] {
@@ -115,22 +167,29 @@ impl Folder {
         self.names.pop();
     }
 
-    /// A file's bytes become these, now or after a power failure.
-    pub(super) fn become_bytes(&mut self, file: u64, bytes: Vec<u8>) {
+    /// A file's bytes become these, now or after a power failure. Those from an offset on were written, up to another one.
+    pub(super) fn become_bytes(&mut self, file: u64, bytes: Vec<u8>, written: Range<usize>) {
+        // What lies behind an old end is made zero.
+        let start = written.start.min(self.bytes(file).len());
+        let blocks = start / BLOCK..written.end.div_ceil(BLOCK);
+        self.touched.entry(file).or_default().extend(blocks);
         if unit(bytes.len()) == SECTOR {
             self.large.insert(file);
         }
         self.files.entry(file).or_default().push(bytes);
     }
 
-    /// A file's permissions become these, now or after a power failure.
-    pub(super) fn become_mode(&mut self, file: u64, mode: u32) {
-        self.modes.entry(file).or_default().push(mode);
+    /// A file's attributes change, now or after a power failure.
+    pub(super) fn become_attributed(&mut self, file: u64, change: impl FnOnce(&mut Attributes)) {
+        let versions = self.attributes.entry(file).or_default();
+        let mut is = versions.last().cloned().unwrap_or_default();
+        change(&mut is);
+        versions.push(is);
     }
 
-    /// A change of permissions was refused.
-    pub(super) fn mode_stays(&mut self, file: u64) {
-        self.modes.entry(file).or_default().pop();
+    /// A change of attributes was refused.
+    pub(super) fn attributes_stay(&mut self, file: u64) {
+        self.attributes.entry(file).or_default().pop();
     }
 
     /// A change of bytes was refused.
@@ -145,7 +204,8 @@ impl Folder {
         for (number, versions) in self.files.iter_mut().filter(|(number, _)| is_synced(number)) {
             drop_first(&mut self.before, *number, versions, versions.len().saturating_sub(1));
         }
-        for (_, versions) in self.modes.iter_mut().filter(|(number, _)| is_synced(number)) {
+        self.touched.retain(|number, _| !is_synced(number));
+        for (_, versions) in self.attributes.iter_mut().filter(|(number, _)| is_synced(number)) {
             versions.drain(..versions.len().saturating_sub(1));
         }
     }
@@ -153,8 +213,8 @@ impl Folder {
     /// What names and files are at this moment.
     pub(super) fn marks(&self) -> Marks {
         let files = self.files.iter().map(|(file, versions)| (*file, versions.len()));
-        let modes = self.modes.iter().map(|(file, versions)| (*file, versions.len()));
-        Marks { names: self.names.len(), files: files.collect(), modes: modes.collect() }
+        let attributes = self.attributes.iter().map(|(file, versions)| (*file, versions.len()));
+        Marks { names: self.names.len(), files: files.collect(), attributes: attributes.collect() }
     }
 
     /// What was there at some moment, since which nothing became durable, is durable.
@@ -165,8 +225,8 @@ impl Folder {
                 drop_first(&mut self.before, *file, versions, count.saturating_sub(1));
             }
         }
-        for (file, count) in &marks.modes {
-            if let Some(versions) = self.modes.get_mut(file) {
+        for (file, count) in &marks.attributes {
+            if let Some(versions) = self.attributes.get_mut(file) {
                 versions.drain(..count.saturating_sub(1));
             }
         }
@@ -177,9 +237,9 @@ impl Folder {
         &mut self,
         found: Option<&Files>,
         journal: JournalMode,
-        is_member_lost: bool,
+        forgiven: Forgiven,
     ) -> Result<(), String> {
-        self.forgives_large = is_member_lost;
+        self.forgiven = forgiven;
         self.was_journaled = journal == JournalMode::Data;
         let in_found = |(names, least): &(Option<Names>, Least)| match (names, found) {
             (None, None) => true,
@@ -190,41 +250,61 @@ impl Folder {
         };
         let last = self.names.iter().rev().find(|names| in_found(names)).cloned();
         let Some((names, _)) = last else { return Err(self.why(found)) };
-        let (mut files, mut modes) = (BTreeMap::new(), BTreeMap::new());
+        let (mut files, mut attributes) = (BTreeMap::new(), BTreeMap::new());
         for (name, file) in names.iter().flatten() {
-            modes.insert(
-                *file,
-                found.and_then(|found| found.get(name)).map(|content| content.mode).into_iter().collect(),
-            );
-            let content =
-                found.and_then(|found| found.get(name)).filter(|content| content.damaged.is_empty());
+            let content = found.and_then(|found| found.get(name));
+            attributes.insert(*file, content.map(|content| content.is.clone()).into_iter().collect());
+            let content = content.filter(|content| content.damaged.is_empty());
             files.insert(*file, content.map(|content| content.bytes.clone()).into_iter().collect());
         }
-        (self.names, self.files, self.modes) = (vec![(names, Least::new())], files, modes);
+        (self.names, self.files, self.attributes) = (vec![(names, Least::new())], files, attributes);
         self.before.clear();
+        self.touched.clear();
         Ok(())
     }
 
     /// Whether each file is what it may be.
     fn fits(&self, names: &Names, least: &Least, found: &Files) -> Result<(), String> {
+        let mut inodes = BTreeMap::new();
         for (name, file) in names {
+            let Content { bytes, damaged, is, target, inode } = &found[name];
+            if *inodes.entry(inode).or_insert(*file) != *file {
+                return Err(format!("{}/{name} is a name of another file, too", self.name));
+            }
+            if inodes.values().filter(|other| *other == file).count() > 1 {
+                return Err(format!("{}/{name} was one file with another name, and is not", self.name));
+            }
+            if target.as_deref() != self.target(*file) {
+                let (found, told) = (text(target.as_deref()), text(self.target(*file)));
+                return Err(format!("{}/{name} leads to {found}, not to {told}", self.name));
+            }
+            if target.is_some() {
+                continue;
+            }
             let unit = if self.large.contains(file) && !self.was_journaled { SECTOR } else { BLOCK };
             let versions = self.files.get(file).map_or(&[][..], Vec::as_slice);
             let before = self.before.get(file).copied().unwrap_or(0);
             let least = least.get(file).map_or(0, |least| least.saturating_sub(before));
             let versions = &versions[least.min(versions.len())..];
-            let Content { bytes, damaged, mode } = &found[name];
-            let modes = self.modes.get(file).map_or(&[][..], Vec::as_slice);
-            if !modes.contains(mode) {
-                return Err(format!("{}/{name}: its mode is {mode:o}, and was one of {modes:?}", self.name));
+            let attributes = self.attributes.get(file).map_or(&[][..], Vec::as_slice);
+            if !attributes.contains(is) {
+                return Err(format!("{}/{name} has {is:?}, and had one of {attributes:?}", self.name));
             }
-            if self.forgives_large && self.large.contains(file) {
+            if self.forgiven == Forgiven::Large && self.large.contains(file) {
                 continue;
             }
-            judge_but(versions, bytes, unit, damaged)
+            judge_but(versions, bytes, unit, damaged, self.forgiven_blocks(*file))
                 .map_err(|what| format!("{}/{name}: {what}", self.name))?;
         }
         Ok(())
+    }
+
+    /// Blocks of a file that may be anything. What the journal has is written there once more.
+    fn forgiven_blocks(&self, file: u64) -> &BTreeSet<usize> {
+        const NONE: &BTreeSet<usize> = &BTreeSet::new();
+        let may_be = self.forgiven == Forgiven::Overwritten && !self.was_journaled;
+        let touched = (may_be && self.large.contains(&file)).then(|| self.touched.get(&file)).flatten();
+        touched.unwrap_or(NONE)
     }
 
     /// Why what was found fits none of what may be.
@@ -242,6 +322,10 @@ impl Folder {
     }
 }
 
+fn text(target: Option<&[u8]>) -> String {
+    target.map_or("nowhere".into(), |target| String::from_utf8_lossy(target).into_owned())
+}
+
 /// The first versions of a file no longer count.
 fn drop_first(before: &mut BTreeMap<u64, usize>, file: u64, versions: &mut Vec<Vec<u8>>, count: usize) {
     *before.entry(file).or_default() += versions.drain(..count).len();
@@ -254,15 +338,16 @@ pub(crate) fn unit(len_bytes: usize) -> usize {
 
 /// A file's length lies between those that it had, and each part of it is what it was at some time.
 pub(crate) fn judge(versions: &[Vec<u8>], found: &[u8], unit: usize) -> Result<(), String> {
-    judge_but(versions, found, unit, &BTreeSet::new())
+    judge_but(versions, found, unit, &BTreeSet::new(), &BTreeSet::new())
 }
 
-/// As [`judge`], of a file of which blocks cannot be read: each has changed since it was durable.
+/// As [`judge`], of a file of which blocks cannot be read: each has changed since it was durable. Others may be anything.
 fn judge_but(
     versions: &[Vec<u8>],
     found: &[u8],
     unit: usize,
     damaged: &BTreeSet<usize>,
+    forgiven: &BTreeSet<usize>,
 ) -> Result<(), String> {
     let lengths = versions.iter().map(Vec::len);
     let (least, most) = (lengths.clone().min().unwrap_or(0), lengths.max().unwrap_or(0));
@@ -281,12 +366,13 @@ fn judge_but(
         }
     }
     if let [only] = versions
+        && forgiven.is_empty()
         && only != found
     {
         return Err("all of it was durable or came with a rename, and other bytes are there".to_owned());
     }
     for (start, part) in (0..).step_by(unit).zip(found.chunks(unit)) {
-        if damaged.contains(&(start / BLOCK)) {
+        if damaged.contains(&(start / BLOCK)) || forgiven.contains(&(start / BLOCK)) {
             continue;
         }
         let is_of = |version: &Vec<u8>| {

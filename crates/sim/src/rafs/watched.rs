@@ -18,6 +18,8 @@ use stripewise_rafs::{
     volume::Volume,
 };
 
+use super::doubts::Doubts;
+
 /// One in so many reads takes longer.
 const SLOW_READS: u64 = 24;
 /// How long at most, in milliseconds.
@@ -40,25 +42,35 @@ impl Fault {
     pub(super) const ALL: [Self; 4] = [Self::Write, Self::WriteDone, Self::Flush, Self::FlushDone];
 }
 
-/// A volume that tells whether blocks were written beside others: such a write may hurt these if a member is lost in a crash. Now and
-/// then it takes long to read, and a write or a flush fails when a client wants that.
+/// A volume that tells whether blocks were written beside others, and not flushed: such a write may hurt these if a member is missing in a
+/// crash. Now and then it takes long to read, and a write or a flush fails when a client wants that.
 pub(super) struct Watched {
     env: EnvHandle,
     volume: Arc<dyn Volume>,
-    singles: AtomicU64,
+    doubts: Arc<Doubts>,
     fault: Mutex<Option<Fault>>,
     faults: AtomicU64,
 }
 
 impl Watched {
     pub(super) fn new(env: EnvHandle, volume: Arc<dyn Volume>) -> Self {
-        let (singles, faults) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { env, volume, singles, fault: Mutex::new(None), faults }
+        Self { env, volume, doubts: Arc::default(), fault: Mutex::new(None), faults: AtomicU64::new(0) }
     }
 
-    /// Whether all writes were of whole rows.
-    pub(super) fn has_whole_rows_only(&self) -> bool {
-        self.singles.load(Ordering::Relaxed) == 0
+    /// What a crash may tear.
+    pub(super) fn doubts(&self) -> &Doubts {
+        &self.doubts
+    }
+
+    /// A write, which is in doubt until a flush.
+    fn write(&self, is_beside: bool, write: impl FnOnce() -> Completion) -> Completion {
+        let (doubts, number) = (self.doubts.clone(), self.doubts.begin(is_beside));
+        let done = self.with_faults([Fault::Write, Fault::WriteDone], write);
+        IoFuture::boxed(async move {
+            let result = done.await;
+            doubts.end(number);
+            result
+        })
     }
 
     /// The next request to which this can happen has this fault.
@@ -125,14 +137,11 @@ impl Volume for Watched {
     }
 
     fn write_rows(&self, stripe: StripeNo, first: u32, blocks: &[SharedBuf]) -> Completion {
-        let write = || self.volume.write_rows(stripe, first, blocks);
-        self.with_faults([Fault::Write, Fault::WriteDone], write)
+        self.write(false, || self.volume.write_rows(stripe, first, blocks))
     }
 
     fn write_blocks(&self, stripe: StripeNo, blocks: &[(Cell, SharedBuf)]) -> Completion {
-        self.singles.fetch_add(blocks.len() as u64, Ordering::Relaxed);
-        let write = || self.volume.write_blocks(stripe, blocks);
-        self.with_faults([Fault::Write, Fault::WriteDone], write)
+        self.write(true, || self.volume.write_blocks(stripe, blocks))
     }
 
     fn other_ways(&self) -> u32 {
@@ -160,7 +169,13 @@ impl Volume for Watched {
     }
 
     fn flush(&self) -> Completion {
-        self.with_faults([Fault::Flush, Fault::FlushDone], || self.volume.flush())
+        let (doubts, ended) = (self.doubts.clone(), self.doubts.ended());
+        let done = self.with_faults([Fault::Flush, Fault::FlushDone], || self.volume.flush());
+        IoFuture::boxed(async move {
+            done.await?;
+            doubts.flushed(&ended);
+            Ok(())
+        })
     }
 
     /// What it reads as afterwards is not defined, so it is something that nobody has written.

@@ -35,7 +35,11 @@ pub(super) const BLOCK_SECTORS: usize = ROW_BYTES / SECTOR_BYTES;
 
 /// Any settings of a cache for an array of this shape; one in five is of none. Mostly it has room for a few stripes.
 pub(crate) fn draw_settings(shape: &Shape, rng: &mut Rng) -> CacheSettings {
-    let stripe_bytes = u64::from(shape.chunk_bytes) * shape.data_columns() as u64;
+    draw_settings_for(u64::from(shape.chunk_bytes) * shape.data_columns() as u64, rng)
+}
+
+/// As [`draw_settings`], for stripes of so many bytes of data.
+pub(crate) fn draw_settings_for(stripe_bytes: u64, rng: &mut Rng) -> CacheSettings {
     let min_bytes = 2 * stripe_bytes * 5 / 4 + 16384;
     let kind = CacheKind::ALL[rng.usize(..CacheKind::ALL.len())];
     let stripes = [2, 2, 3, 5, 16, 200][rng.usize(..6)];

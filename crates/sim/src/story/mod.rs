@@ -65,7 +65,7 @@ use std::{
 };
 
 pub use action::Action;
-pub(crate) use caching::draw_settings;
+pub(crate) use caching::{draw_settings, draw_settings_for};
 use fastrand::Rng;
 use parking_lot::Mutex;
 pub use shape::Shape;
