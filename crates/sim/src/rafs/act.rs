@@ -53,11 +53,13 @@ pub enum Act {
     SetCache,
     /// The operator changes when the buffer is written out.
     SetPace,
+    /// The operator has fsck look at the mounted file system.
+    Fsck,
 }
 
 impl Act {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Create,
         Self::Write,
         Self::Truncate,
@@ -82,6 +84,7 @@ impl Act {
         Self::StopJob,
         Self::SetCache,
         Self::SetPace,
+        Self::Fsck,
     ];
 
     /// Numbers below this stand for acts.
@@ -111,7 +114,7 @@ impl Act {
     }
 
     /// Numbers below this stand for acts of the operator.
-    pub(super) const OPERATED: u64 = 11;
+    pub(super) const OPERATED: u64 = 13;
 
     /// The operator's act that a number stands for.
     pub(super) fn operated(number: u64) -> Self {
@@ -121,7 +124,8 @@ impl Act {
             6 | 7 => Self::Scrub,
             8 => Self::StopJob,
             9 => Self::SetCache,
-            _ => Self::SetPace,
+            10 => Self::SetPace,
+            _ => Self::Fsck,
         }
     }
 }
@@ -153,6 +157,7 @@ impl fmt::Display for Act {
             Self::StopJob => "stop-job",
             Self::SetCache => "set-cache",
             Self::SetPace => "set-pace",
+            Self::Fsck => "fsck",
         })
     }
 }

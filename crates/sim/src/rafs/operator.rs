@@ -1,5 +1,5 @@
 //! The operator: fails members of the array below a mounted file system and adds others, has it scrubbed, stops jobs, changes its cache,
-//! and when the file system writes out what it has buffered.
+//! and when the file system writes out what it has buffered, and has fsck look at it.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -9,7 +9,10 @@ use std::{
 use fastrand::Rng;
 use stripewise_device::{Device, EnvHandle};
 use stripewise_engine::{Array, ArrayReport, CacheSettings, MemberState, SpeedLimits};
-use stripewise_rafs::fs::{Fs, Pace};
+use stripewise_rafs::{
+    check::{CheckError, Progress, check_mounted},
+    fs::{Fs, Pace},
+};
 
 use super::{act::Act, client::Doings, ground::STRIPE_BYTES};
 use crate::{SimMember, story::draw_settings_for};
@@ -62,6 +65,7 @@ impl Operator {
     async fn act(&self, act: Act) -> Done {
         match (act, &self.array) {
             (Act::SetPace, _) => self.set_pace().await,
+            (Act::Fsck, _) => return self.fsck().await,
             (_, None) => {}
             (Act::FailMember, Some(array)) => return self.fail(array).await,
             (Act::AddMember, Some(array)) => return self.add(array).await,
@@ -163,6 +167,18 @@ impl Operator {
         self.note(|| format!("another cache: {settings:?}"));
         let done = array.set_cache(settings).await;
         self.note(|| format!("another cache: {done:?}"));
+    }
+
+    /// Clients go on meanwhile, and nothing is wrong.
+    async fn fsck(&self) -> Done {
+        self.note(|| "fsck".to_owned());
+        let looked = check_mounted(&self.fs, |volume| volume, &Progress::silent()).await;
+        self.note(|| format!("fsck: {looked:?}"));
+        match looked.map(|report| report.problems.into_iter().next()) {
+            Ok(None) | Err(CheckError::Busy | CheckError::Ended | CheckError::Overwritten) => Ok(()),
+            Ok(Some(problem)) => Err(format!("fsck while it is mounted: {problem}")),
+            Err(CheckError::Mount(error)) => Err(format!("fsck while it is mounted: {error}")),
+        }
     }
 
     async fn set_pace(&self) {
