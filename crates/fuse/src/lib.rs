@@ -20,7 +20,10 @@ pub mod session;
 pub use rustix::io::Errno;
 
 pub use self::{
-    mount::{Mount, MountError, MountOptions, Unmount, clear_dead_mount, is_own_mount, own_mounts, unmount},
+    mount::{
+        Mount, MountError, MountOptions, Unmount, clear_dead_mount, is_own_mount, own_mounts, owner_of_mount,
+        unmount,
+    },
     request::{Operation, Request},
     session::{Message, Negotiated, Reply, Server, Session, SessionError, Wishes},
 };

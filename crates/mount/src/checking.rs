@@ -1,8 +1,9 @@
-//! A look at a mounted file system, asked for by an extended attribute of its root: a value that is set begins one, and the value that
-//! is read tells how far it has come, or what was found.
+//! A look at a mounted file system, asked for by extended attributes of its root: reading one begins a look, and reading the other tells how
+//! far it has come, or what was found.
 
 use std::{
     ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock},
     thread,
 };
@@ -43,7 +44,7 @@ impl UnderWay {
 
 impl Rafs {
     /// Begins a look, on a thread of its own: it takes the processor for seconds at a time.
-    pub(crate) fn begin_look(&self, caller: Caller) -> answer::Result<()> {
+    pub(crate) fn begin_look(&self, caller: Caller) -> answer::Result<Vec<u8>> {
         self.check_owner(caller)?;
         let mut newest = self.look.lock();
         if newest.as_ref().is_some_and(|look| look.found.get().is_none()) {
@@ -52,25 +53,30 @@ impl Rafs {
         let look = Arc::new(UnderWay { step: Mutex::default(), found: OnceLock::new() });
         let (fs, env, shown) = (self.fs.clone(), self.env.clone(), look.clone());
         let run = move || {
-            let found = look_at(&fs, &env, &shown);
+            let looked = catch_unwind(AssertUnwindSafe(|| look_at(&fs, &env, &shown)));
+            let ended = || Look::Failed("the look has ended by itself; see the log of this mount".to_owned());
             // Another value is never set.
-            let _ = shown.found.set(found);
+            let _ = shown.found.set(looked.unwrap_or_else(|_| ended()));
         };
         let started = thread::Builder::new().name("stripewise-look".into()).spawn(run);
         started.map_err(|error| {
             tracing::warn!("no thread for a look at the file system: {error}");
             Errno::AGAIN
         })?;
-        *newest = Some(look);
-        Ok(())
+        *newest = Some(look.clone());
+        in_json(&look.told())
     }
 
     /// How far the newest look has come, in JSON.
     pub(crate) fn look_told(&self, caller: Caller) -> answer::Result<Vec<u8>> {
         self.check_owner(caller)?;
         let look = self.look.lock().clone().ok_or(Errno::NODATA)?;
-        serde_json::to_vec(&look.told()).map_err(|_| Errno::IO)
+        in_json(&look.told())
     }
+}
+
+fn in_json(look: &Look) -> answer::Result<Vec<u8>> {
+    serde_json::to_vec(look).map_err(|_| Errno::IO)
 }
 
 fn look_at(fs: &Fs, env: &EnvHandle, shown: &Arc<UnderWay>) -> Look {
@@ -97,20 +103,29 @@ impl ByTasks {
         begin: impl FnOnce(&dyn Volume) -> IoFuture<T> + Send + 'static,
     ) -> IoFuture<T> {
         let (volume, ended, told) = (self.volume.clone(), Event::default(), Arc::new(Mutex::new(None)));
-        let (end, tell) = (ended.clone(), told.clone());
+        let (end, tell) = (Ends(ended.clone()), told.clone());
         self.env.spawn(Box::pin(async move {
             let result = begin(&*volume).await;
             *tell.lock() = Some(result);
-            end.set(());
+            drop(end);
         }));
         IoFuture::boxed(async move {
             ended.wait().await;
-            told.lock().take().expect("a request is polled until it is done")
+            told.lock().take().expect("the runtime runs tasks to their end")
         })
     }
 
     fn refused() -> Completion {
         IoFuture::ready(Err(IoError::new(IoErrorKind::Refused)))
+    }
+}
+
+/// Tells the end of a task, also if it is dropped.
+struct Ends(Event<()>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.set(());
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub use activity::{Activity, ParityReport, StripesReport, WrittenReport};
 pub use buffer::{BufferReport, ListReport};
-pub use look::{LOOK_ATTRIBUTE, Look, LookFound, LookStep};
+pub use look::{BEGIN_LOOK_ATTRIBUTE, LOOK_ATTRIBUTE, Look, LookFound, LookStep};
 use serde::{Deserialize, Serialize};
 use stripewise_format::rafs::superblock::{SlotOrder, Superblock};
 use stripewise_rafs::{

@@ -22,9 +22,6 @@ impl Rafs {
         if inode == ROOT && set.name == report::ATTRIBUTE.as_bytes() {
             return self.change_pace(set.value, caller).await;
         }
-        if inode == ROOT && set.name == report::LOOK_ATTRIBUTE.as_bytes() {
-            return self.begin_look(caller).map(|()| Answer::Done);
-        }
         check_namespace(set.name)?;
         let how = match (set.flags.contains(XattrFlags::CREATE), set.flags.contains(XattrFlags::REPLACE)) {
             (false, false) => SetAttribute::Either,
@@ -40,10 +37,14 @@ impl Rafs {
         if inode == ROOT && name == report::ATTRIBUTE.as_bytes() {
             return sized(self.report().await?, room);
         }
+        if inode == ROOT && name == report::BEGIN_LOOK_ATTRIBUTE.as_bytes() {
+            return sized(self.begin_look(caller)?, room);
+        }
         if inode == ROOT && name == report::LOOK_ATTRIBUTE.as_bytes() {
             return sized(self.look_told(caller)?, room);
         }
         if inode == ROOT && name == report::BUFFER_ATTRIBUTE.as_bytes() {
+            self.check_owner(caller)?;
             let report = BufferReport::of(&self.fs.buffer_lists().await);
             return sized(serde_json::to_vec(&report).map_err(|_| Errno::IO)?, room);
         }
@@ -65,7 +66,7 @@ impl Rafs {
         self.fs.remove_attribute(inode, name).await.map(|()| Answer::Done).map_err(errno)
     }
 
-    /// The kernel checks no permissions for names that begin like this.
+    /// The kernel checks no permissions for attributes of this namespace.
     pub(crate) fn check_owner(&self, caller: Caller) -> Result<()> {
         if caller.uid != 0 && caller.uid != self.user { Err(Errno::PERM) } else { Ok(()) }
     }

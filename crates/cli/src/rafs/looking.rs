@@ -26,6 +26,9 @@ pub(crate) async fn usage_status(
     let options = MountOptions { is_read_only: true, ..MountOptions::default() };
     let buffer_blocks = options.buffer_blocks.max(4 * u64::from(superblock.stripe_blocks()));
     let fs = Fs::mount(env, volume, MountOptions { buffer_blocks, ..options }).await?;
+    if let Some(error) = fs.rotten_record() {
+        return Err(error.into());
+    }
     let told = report::Report::of(&Identity::new(String::new(), superblock), &fs.usage().await, fs.pace());
     fs.unmount().await?;
     let report::Report { identity, size_bytes, free_bytes, inodes, buffered_bytes, .. } = told;

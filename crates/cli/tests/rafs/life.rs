@@ -142,6 +142,9 @@ fn a_rotten_record_leaves_what_was_before_it_to_a_mount_for_reading() {
     let said = mount("-o ro");
     assert!(said.code == Some(0) && said.err.contains("is not seen"), "{said:?}");
     assert_eq!(seen(), [true, false, false]);
+    // A mount for reading is looked at as the last checkpoint left it.
+    let looked = sandbox.json(&format!("fsck {target}"));
+    assert_eq!((&looked["clean"], &looked["inodes"]), (&true.into(), &1.into()), "{looked}");
     world.umount();
     let said = mount("-o ro,norecovery");
     assert!(said.code == Some(0) && !said.err.contains("is not seen"), "{said:?}");

@@ -89,6 +89,29 @@ pub fn is_own_mount(point: &Path) -> Result<bool, MountError> {
     Ok(kind_of(&mountinfo()?, point).is_some_and(is_kind))
 }
 
+/// The user whose process serves the uppermost mount on `point`, as the kernel has it. None if that is no FUSE mount.
+///
+/// # Errors
+/// If mountinfo cannot be read.
+pub fn owner_of_mount(point: &Path) -> Result<Option<u32>, MountError> {
+    let lines = mountinfo()?;
+    let mut from_top = lines.rsplit(|byte| *byte == b'\n');
+    let top = from_top.find(|line| point_of(line).as_deref() == Some(point.as_os_str()));
+    Ok(top.and_then(owner_in))
+}
+
+/// Where a line's mount is.
+fn point_of(line: &[u8]) -> Option<OsString> {
+    line.split(|byte| *byte == b' ').nth(4).map(unescaped)
+}
+
+/// Who serves a line's mount, by its last field.
+fn owner_in(line: &[u8]) -> Option<u32> {
+    let options = line.rsplit(|byte| *byte == b' ').next()?;
+    let owner = options.split(|byte| *byte == b',').find_map(|option| option.strip_prefix(b"user_id="))?;
+    std::str::from_utf8(owner).ok()?.parse().ok()
+}
+
 fn mountinfo() -> Result<Vec<u8>, MountError> {
     const MOUNTINFO: &str = "/proc/self/mountinfo";
     fs::read(MOUNTINFO).map_err(MountError::system("read", Path::new(MOUNTINFO)))
@@ -106,8 +129,8 @@ fn kind_of<'a>(lines: &'a [u8], point: &Path) -> Option<&'a [u8]> {
 /// Points and types of mounts, as proc_pid_mountinfo(5) has them.
 fn mounts(lines: &[u8]) -> impl Iterator<Item = (OsString, &[u8])> {
     lines.split(|byte| *byte == b'\n').filter_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let place = unescaped(fields.nth(4)?);
+        let place = point_of(line)?;
+        let fields = line.split(|byte| *byte == b' ').skip(5);
         // Optional fields of any number, then a lone dash.
         let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
         Some((place, kind))
@@ -151,6 +174,10 @@ mod tests {
         assert_eq!(kind_of(lines, Path::new("/a b")), Some(&b"fuse.stripewise"[..]));
         assert_eq!(kind_of(lines, Path::new("/c")), Some(&b"tmpfs"[..]));
         assert_eq!(kind_of(lines, Path::new("/a")), None);
+        assert_eq!(
+            lines.split(|byte| *byte == b'\n').map(owner_in).collect::<Vec<_>>(),
+            [None, Some(0), None, None, None]
+        );
     }
 
     #[test]

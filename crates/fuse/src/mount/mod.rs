@@ -17,7 +17,7 @@ use std::{
 use rustix::mount::UnmountFlags;
 
 pub use self::{
-    clean::{clear_dead_mount, is_dead_mount, is_own_mount, own_mounts},
+    clean::{clear_dead_mount, is_dead_mount, is_own_mount, own_mounts, owner_of_mount},
     error::MountError,
     options::{BlockMount, MountOptions},
 };

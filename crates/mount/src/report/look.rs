@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use stripewise_rafs::check;
 
-/// The root's attribute. A value that is set, by root or by the user whose process serves the mount, begins a look; what is read is a
-/// [`Look`] in JSON.
+/// The root's attribute whose value is the newest [`Look`] in JSON, for root and for the user whose process serves the mount.
 pub const LOOK_ATTRIBUTE: &str = "system.stripewise.look";
+/// The same; reading it begins a look. It is not set for that: the kernel lets nothing be set where it has mounted for reading.
+pub const BEGIN_LOOK_ATTRIBUTE: &str = "system.stripewise.begin-look";
 
-/// Problems that are told in words, and their letters: a value of an attribute has 64 KiB.
+/// Problems that are told in words, and how many bytes of JSON they take: a value of an attribute has 64 KiB.
 const PROBLEMS_MAX: usize = 100;
-const LETTERS_MAX: usize = 300;
+const PROBLEMS_BYTES_MAX: usize = 48 << 10;
 
 /// What is known of the newest look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +61,6 @@ impl Look {
     pub(crate) fn found(report: &check::Report) -> Self {
         let mut counts = BTreeMap::new();
         report.problems.iter().for_each(|problem| *counts.entry(problem.kind()).or_default() += 1);
-        let told = |problem: &check::Problem| problem.to_string().chars().take(LETTERS_MAX).collect();
         Self::Found(LookFound {
             inodes: report.inodes,
             folders: report.folders,
@@ -68,7 +68,34 @@ impl Look {
             file_blocks: report.file_blocks,
             nodes: report.nodes,
             counts,
-            problems: report.problems.iter().take(PROBLEMS_MAX).map(told).collect(),
+            problems: first_of(&report.problems),
         })
+    }
+}
+
+/// As many as fit.
+fn first_of(problems: &[check::Problem]) -> Vec<String> {
+    let mut left = PROBLEMS_BYTES_MAX;
+    let mut fits = |told: &String| {
+        // With its comma.
+        let bytes = serde_json::to_vec(told).map_or(usize::MAX, |json| json.len() + 1);
+        let rest = left.checked_sub(bytes);
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    problems.iter().take(PROBLEMS_MAX).map(ToString::to_string).take_while(|told| fits(told)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_fits_an_attribute() {
+        let problem = check::Problem::Anchor { place: 1, why: "\u{1}".repeat(3000) };
+        let report = check::Report { problems: vec![problem; 200], ..check::Report::default() };
+        let Look::Found(found) = Look::found(&report) else { panic!("it has ended") };
+        assert_eq!((found.counts["Anchor"], found.problems.len()), (200, 2));
+        assert!(serde_json::to_vec(&Look::Found(found)).unwrap().len() < 64 << 10);
     }
 }

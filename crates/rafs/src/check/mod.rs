@@ -27,7 +27,7 @@ mod walk;
 
 use std::{fmt, sync::Arc};
 
-use stripewise_device::IoError;
+use stripewise_device::{IoError, sync::yield_now};
 use stripewise_format::rafs::{
     anchor::{INODES_END, JournalPosition},
     key::{Key, KeyKind},
@@ -237,11 +237,16 @@ impl Items {
         bounds: &Bounds,
         free: u64,
     ) -> Result<Copies, IoError> {
+        // Of millions of files, each step takes seconds: an unmount that waits for a look ends it between two.
         self.remake_inodes();
+        yield_now().await;
         self.judge_names();
+        yield_now().await;
         self.judge_orphans();
         self.judge_reach();
+        yield_now().await;
         self.judge_pieces(bounds);
+        yield_now().await;
         let copies = self.judge_owners(reader, walked.places.iter().copied(), free).await?;
         self.judge_numbers();
         self.put_names();

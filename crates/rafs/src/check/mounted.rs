@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::{Base, Plan, Progress, Report, records::Records};
 use crate::{
-    fs::{Fs, MountError},
+    fs::{Fs, FsError, MountError},
     volume::Volume,
 };
 
@@ -16,6 +16,9 @@ pub enum CheckError {
     /// It cannot be read, or is none.
     #[error(transparent)]
     Mount(#[from] MountError),
+    /// No checkpoint can be made.
+    #[error("no checkpoint can be made, so it cannot be looked at: {0}")]
+    Checkpoint(FsError),
     /// Another look is under way.
     #[error("it is being looked at already; wait for that, and try again")]
     Busy,
@@ -27,7 +30,7 @@ pub enum CheckError {
     Ended,
 }
 
-/// Makes a checkpoint, and looks at its tree, and at the superblocks; where none can be made, at the last one's. What clients change from then on is not
+/// Makes a checkpoint, and looks at its tree, and at the superblocks; of a mount for reading, at the last one's. What clients change from then on is not
 /// looked at, nor are the anchors: those change meanwhile. Nodes that are lost are not looked for elsewhere. `through` says by way of what the
 /// volume is read.
 ///
@@ -38,7 +41,7 @@ pub async fn check_mounted(
     through: impl FnOnce(Arc<dyn Volume>) -> Arc<dyn Volume>,
     progress: &Progress,
 ) -> Result<Report, CheckError> {
-    let tree = fs.hold_tree().await.ok_or(CheckError::Busy)?;
+    let tree = fs.hold_tree().await.map_err(CheckError::Checkpoint)?.ok_or(CheckError::Busy)?;
     let volume = through(tree.volume.clone());
     let mut look = pin!(async {
         let base = Base::of_mounted(&volume, tree.superblock.clone(), tree.anchor).await?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use futures_util::lock::OwnedMutexGuard;
 use stripewise_format::rafs::{anchor::Anchor, superblock::Superblock};
 
-use super::Fs;
+use super::{Fs, FsError};
 use crate::{store::Hold, volume::Volume};
 
 /// What the last checkpoint has made durable. Until this is dropped, none of its nodes is overwritten, unless [space is
@@ -21,21 +21,25 @@ pub(crate) struct HeldTree {
 }
 
 impl Fs {
-    /// Makes a checkpoint, and holds its tree. If none can be made, as in a mount for reading, the tree of the last one is held. None if another
-    /// task holds one.
-    pub(crate) async fn hold_tree(&self) -> Option<HeldTree> {
-        let alone = self.shared.looking.clone().try_lock_owned()?;
-        let _ = self.checkpoint().await;
+    /// Makes a checkpoint, and holds its tree; in a mount for reading, that of the last one. None if another task holds one.
+    ///
+    /// # Errors
+    /// [`FsError`], if no checkpoint can be made.
+    pub(crate) async fn hold_tree(&self) -> Result<Option<HeldTree>, FsError> {
+        let Some(alone) = self.shared.looking.clone().try_lock_owned() else { return Ok(None) };
+        if !self.shared.options.is_read_only {
+            self.checkpoint().await?;
+        }
         let mut state = self.shared.state.lock().await;
         let (held, anchor) = state.store.hold_tree();
-        Some(HeldTree {
+        Ok(Some(HeldTree {
             volume: self.shared.volume.clone(),
             superblock: state.store.superblock().clone(),
             anchor,
             fs: self.clone(),
             held,
             _alone: alone,
-        })
+        }))
     }
 }
 

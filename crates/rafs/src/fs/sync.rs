@@ -219,7 +219,7 @@ impl Shared {
         if self.options.journal == JournalMode::Data || self.replacing_too_much().await.is_empty() {
             return;
         }
-        let mut turn = self.turn.take().await;
+        let mut turn = Some(self.turn.take().await);
         // Another task may have done that meanwhile.
         let files = if is_served(own) { Vec::new() } else { self.replacing_too_much().await };
         let scopes = match files.len() {
@@ -347,13 +347,17 @@ impl Shared {
     /// Writes out what was buffered when this began, of all files or of one. Clients that write on do not keep it from ending. Others have
     /// their turns between two batches: an fsync does not wait for all that other files have buffered.
     pub(super) async fn write_out(&self, scope: Scope) -> Result<(), FsError> {
-        let mut turn = self.turn.take().await;
+        let mut turn = Some(self.turn.take().await);
         let written = self.write_batches(scope, &mut turn).await;
         let back = self.state.lock().await.take_back(scope);
         written.and(back)
     }
 
-    async fn write_batches<'turn>(&'turn self, scope: Scope, turn: &mut Taken<'turn>) -> Result<(), FsError> {
+    async fn write_batches<'turn>(
+        &'turn self,
+        scope: Scope,
+        turn: &mut Option<Taken<'turn>>,
+    ) -> Result<(), FsError> {
         let began = self.env.now();
         for batch in 1_u64.. {
             // Whole pieces go first: now and then the oldest file does, so that it is not put off by newer ones.

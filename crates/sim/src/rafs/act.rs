@@ -88,13 +88,13 @@ impl Act {
     ];
 
     /// Numbers below this stand for acts.
-    pub(super) const DRAWN: u64 = 33;
+    pub(super) const DRAWN: u64 = 34;
 
     /// The one that a number stands for.
     pub(super) fn drawn(number: u64) -> Self {
         match number {
             2..9 => Self::Write,
-            9 => Self::Truncate,
+            9 | 32 => Self::Truncate,
             10 => Self::Unlink,
             11..13 => Self::Rename,
             13..15 => Self::Read,

@@ -60,6 +60,8 @@ const SHORT_LIFE_STEPS: u64 = 150;
 
 /// One life in six ends with an unmount.
 const UNMOUNTS: u64 = 6;
+/// In one life of so many, an operator works.
+const OPERATED: u64 = 3;
 /// One mount in so many has an array below with another cache than before, or none.
 const OTHER_CACHES: u64 = 4;
 
@@ -339,7 +341,7 @@ impl Story {
             self.start(async move { client.work().await }, failed)
         };
         let mut working: Vec<_> = self.folders.iter().map(client).collect();
-        if self.world.random(2) == 0 {
+        if self.world.random(OPERATED) == 0 {
             let operator = Operator {
                 env: self.world.env(),
                 array: life.array.clone(),

@@ -11,7 +11,7 @@ use stripewise_device::{Device, EnvHandle};
 use stripewise_engine::{Array, ArrayReport, CacheSettings, MemberState, SpeedLimits};
 use stripewise_rafs::{
     check::{CheckError, Progress, check_mounted},
-    fs::{Fs, Pace},
+    fs::{Fs, FsError, Pace},
 };
 
 use super::{act::Act, client::Doings, ground::STRIPE_BYTES};
@@ -177,7 +177,12 @@ impl Operator {
         match looked.map(|report| report.problems.into_iter().next()) {
             Ok(None) | Err(CheckError::Busy | CheckError::Ended | CheckError::Overwritten) => Ok(()),
             Ok(Some(problem)) => Err(format!("fsck while it is mounted: {problem}")),
-            Err(CheckError::Mount(error)) => Err(format!("fsck while it is mounted: {error}")),
+            Err(CheckError::Checkpoint(error))
+                if error == FsError::NoSpace || self.doings.volume.has_failed() =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(format!("fsck while it is mounted: {error}")),
         }
     }
 

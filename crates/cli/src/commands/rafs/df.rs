@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use stripewise::RuntimeOptions;
 use stripewise_mount::{
-    fuse::{mount::is_dead_mount, own_mounts},
+    fuse::{mount::is_dead_mount, own_mounts, owner_of_mount},
     report::Report,
 };
 use stripewise_wire::{Reply, Request, UsageStatus};
@@ -93,9 +93,28 @@ pub(super) fn all_mounted(are_wanted: bool) -> anyhow::Result<(Vec<Row>, bool)> 
     Ok((rows, failed))
 }
 
-/// Where a target is mounted, and its report; none if it is not.
-pub(super) fn mounted_row(target: &Target) -> anyhow::Result<Option<Row>> {
-    Ok(find(target, &all_mounted(false)?.0)?.cloned())
+/// Where an array is mounted, as its daemon says, and the mount's report; none if it is not, or is detached.
+pub(super) fn mounted_array(name: &str) -> anyhow::Result<Option<Row>> {
+    let Some(mounted) = client::status(name)?.mounted else { return Ok(None) };
+    let report = report_of(&mounted.point)?.filter(|report| report.identity.uuid == mounted.uuid);
+    Ok(report.map(|report| Row { point: Some(mounted.point), report }))
+}
+
+/// Where a device or a file is mounted, by a process of this user or of root, and its report; none if it is not.
+pub(super) fn mounted_path(path: &str) -> anyhow::Result<Option<Row>> {
+    let own = rustix::process::geteuid().as_raw();
+    let (rows, _) = all_mounted(false)?;
+    let row = rows.into_iter().find(|row| is_of(row, path));
+    Ok(row.filter(|row| {
+        let owner = row.point.as_deref().and_then(|point| owner_of_mount(point).ok().flatten());
+        owner.is_some_and(|owner| owner == 0 || owner == own)
+    }))
+}
+
+/// Whether a mount is of a device or a file, as it says.
+fn is_of(row: &Row, path: &str) -> bool {
+    let identity = &row.report.identity;
+    identity.array.is_none() && is_same_device(&identity.target, path)
 }
 
 /// That of a target among all that are mounted.
@@ -106,10 +125,7 @@ fn find<'rows>(target: &Target, mounted: &'rows [Row]) -> anyhow::Result<Option<
             let point = client::status(name)?.mounted.map(|mounted| mounted.point);
             mounted.iter().find(|row| row.point.is_some() && row.point == point)
         }
-        Target::Path(path) => mounted.iter().find(|row| {
-            let identity = &row.report.identity;
-            identity.array.is_none() && is_same_device(&identity.target, path)
-        }),
+        Target::Path(path) => mounted.iter().find(|row| is_of(row, path)),
     })
 }
 

@@ -18,7 +18,7 @@ use stripewise_wire::{CheckedStatus, Reply, Request};
 
 use super::{
     canceled::{CANCELED, Under, Watch},
-    df::{Row, mounted_row},
+    df::{Row, mounted_array, mounted_path},
     look, open_damaged,
     place::{Target, target_of},
     worked,
@@ -89,21 +89,37 @@ enum Ground {
 
 impl Ground {
     fn of(text: &str) -> anyhow::Result<Self> {
-        let target = target_of(text)?;
-        if let Some(Row { point: Some(point), report }) = mounted_row(&target)? {
-            let watch = Watch::begin(report.identity.target.clone())?;
-            return Ok(Self::Mounted { point, report: Box::new(report), watch });
-        }
-        match target {
-            Target::Array(name) => Ok(Self::Array(name)),
+        match target_of(text)? {
+            Target::Array(name) => match mounted_array(&name)? {
+                Some(row) => Self::mounted(row),
+                None => Ok(Self::Array(name)),
+            },
             Target::Path(path) => {
                 let watch = Watch::begin(path.clone())?;
                 let host = daemon::start_host(RuntimeOptions::default())?;
-                let found = open_damaged(&host, &path)?;
-                let uuid = found.superblock.uuid.to_string();
-                Ok(Self::Path { host, path, uuid, volume: found.volume, watch })
+                match open_damaged(&host, &path) {
+                    Ok(found) => {
+                        let uuid = found.superblock.uuid.to_string();
+                        Ok(Self::Path { host, path, uuid, volume: found.volume, watch })
+                    }
+                    // Only what is in use may be mounted: a mount may claim any device to be its own.
+                    Err(error) => match mounted_path(&path)? {
+                        Some(Row { point: Some(point), report }) => {
+                            Ok(Self::Mounted { point, report: Box::new(report), watch })
+                        }
+                        _ => Err(error),
+                    },
+                }
             }
         }
+    }
+
+    fn mounted(row: Row) -> anyhow::Result<Self> {
+        let Row { point: Some(point), report } = row else {
+            bail!("{}: is not mounted", row.report.identity.target)
+        };
+        let watch = Watch::begin(report.identity.target.clone())?;
+        Ok(Self::Mounted { point, report: Box::new(report), watch })
     }
 
     /// Looks at it, and mends it if that is wanted.
@@ -184,15 +200,10 @@ fn look(args: &FsckArgs, json: bool) -> anyhow::Result<Outcome> {
     }
     let is_good = told.clean && told.notes.is_empty();
     let is_mounted = told.mounted.is_some();
-    if is_mounted && !told.clean && !json {
-        say!(
-            "nothing was changed; unmount it, and `stripewise fsck -y {}` mends it",
-            printable(&told.target)
-        );
-    }
     if is_good || is_mounted || !may_mend(args, json, told.clean)? {
         if !told.clean && !json {
-            say!("nothing was changed; `stripewise fsck -y {}` mends it", printable(&told.target));
+            let first = if is_mounted { "unmount it, and " } else { "" };
+            say!("nothing was changed; {first}`stripewise fsck -y {}` mends it", printable(&told.target));
         }
         return Ok(Outcome { told, failed: None });
     }
@@ -237,15 +248,17 @@ fn print(told: &CheckedStatus) {
         );
     }
     told.problems.iter().take(LISTED).for_each(|problem| say!("{}", printable(problem)));
-    if told.problems.len() > LISTED {
-        say!("... and {} more", told.problems.len() - LISTED);
+    let all: usize = told.counts.values().sum();
+    let listed = told.problems.len().min(LISTED);
+    if all > listed {
+        say!("... and {} more", all - listed);
     }
     told.counts.iter().for_each(|(kind, count)| say!("{kind}: {count}"));
     told.notes.iter().for_each(|note| say!("{}; -y makes that good", printable(note)));
     say!(
         "{}: {}; {} inodes ({} folders), {} blocks of files, {} nodes, {} records to repeat",
         printable(&told.target),
-        if told.clean { "clean".to_owned() } else { format!("{} problems", told.problems.len()) },
+        if told.clean { "clean".to_owned() } else { format!("{all} problems") },
         told.inodes,
         told.folders,
         told.file_blocks,

@@ -2,9 +2,9 @@
 
 use std::{path::Path, thread, time::Duration};
 
-use anyhow::{Context, anyhow, bail};
-use rustix::{fs::XattrFlags, io::Errno};
-use stripewise_mount::report::{LOOK_ATTRIBUTE, Look, LookFound, LookStep, Report};
+use anyhow::{anyhow, bail};
+use rustix::io::Errno;
+use stripewise_mount::report::{BEGIN_LOOK_ATTRIBUTE, LOOK_ATTRIBUTE, Look, LookFound, LookStep, Report};
 use stripewise_wire::CheckedStatus;
 
 use super::canceled::{Under, Watch};
@@ -15,29 +15,24 @@ const POLL: Duration = Duration::from_millis(100);
 /// The longest value of an attribute.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Has the file system that is mounted there look at the tree of its last checkpoint, and shows a bar.
+/// Has the file system that is mounted there make a checkpoint and look at its tree, and shows a bar.
 ///
 /// # Errors
 /// If it cannot be looked at.
 pub(super) fn look(point: &Path, report: &Report, watch: &Watch) -> anyhow::Result<CheckedStatus> {
     let told = || printable(&point.display().to_string());
-    rustix::fs::setxattr(point, LOOK_ATTRIBUTE, b"begin", XattrFlags::empty()).map_err(
-        |error| match error {
-            Errno::PERM => {
-                anyhow!("{}: only root, and the user who mounted it, can have it looked at", told())
-            }
-            Errno::BUSY => anyhow!("{}: it is being looked at already; wait for that, and try again", told()),
-            Errno::OPNOTSUPP => anyhow!(
-                "{}: an older release serves this mount, and cannot look at it; unmount it first",
-                told()
-            ),
-            other => anyhow!("{}: {other}", told()),
-        },
-    )?;
+    let mut look = asked(point, BEGIN_LOOK_ATTRIBUTE).map_err(|error| match error {
+        Errno::PERM => anyhow!("{}: only root, and the user who mounted it, can have it looked at", told()),
+        Errno::BUSY => anyhow!("{}: it is being looked at already; wait for that, and try again", told()),
+        Errno::OPNOTSUPP => {
+            anyhow!("{}: an older release serves this mount, and cannot look at it; unmount it first", told())
+        }
+        other => anyhow!("{}: {other}", told()),
+    })?;
     let bar = StepsBar::new();
     watch.set(Some(Under { bar: bar.clone(), mends: false }));
     loop {
-        match newest(point).with_context(told)? {
+        match look {
             Look::UnderWay(LookStep { what, done, all }) => bar.show(&what, done, all),
             Look::Failed(why) => bail!("{}: {why}", told()),
             Look::Found(found) => {
@@ -47,13 +42,20 @@ pub(super) fn look(point: &Path, report: &Report, watch: &Watch) -> anyhow::Resu
             }
         }
         thread::sleep(POLL);
+        look = asked(point, LOOK_ATTRIBUTE).map_err(|error| match error {
+            Errno::OPNOTSUPP | Errno::NODATA | Errno::NOTCONN | Errno::NOENT | Errno::IO => {
+                anyhow!("{}: it was unmounted meanwhile; look at it again", told())
+            }
+            other => anyhow!("{}: {other}", told()),
+        })?;
     }
 }
 
-fn newest(point: &Path) -> anyhow::Result<Look> {
+/// What an attribute tells.
+fn asked(point: &Path, attribute: &str) -> Result<Look, Errno> {
     let mut value = vec![0; BYTES_MAX];
-    let len = rustix::fs::getxattr(point, LOOK_ATTRIBUTE, &mut value[..])?;
-    serde_json::from_slice(&value[..len]).context("reading what was found")
+    let len = rustix::fs::getxattr(point, attribute, &mut value[..])?;
+    serde_json::from_slice(&value[..len]).map_err(|_| Errno::BADMSG)
 }
 
 fn status(point: &Path, report: &Report, found: LookFound) -> CheckedStatus {

@@ -114,6 +114,9 @@ fn a_look_beside_clients_finds_the_last_checkpoint_as_it_was() {
         // Nothing is kept for it any more.
         world.act(&Action::Checkpoint);
         world.nothing_is_kept();
+        let kept =
+            world.run(|fs| Box::pin(async move { fs.shared.state.lock().await.store.kept_for_looks() }));
+        assert_eq!(kept, 0);
         world.act(&Action::Remount);
     }
     assert_eq!(overtaken, SEEDS, "looks took several checkpoints each");
