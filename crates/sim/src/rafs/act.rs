@@ -168,6 +168,6 @@ impl FromStr for Act {
     fn from_str(text: &str) -> Result<Self, String> {
         let names = || Self::ALL.map(|act| act.to_string()).join(", ");
         let found = Self::ALL.into_iter().find(|act| act.to_string() == text);
-        found.ok_or_else(|| format!("nobody does {text}; there are {}", names()))
+        found.ok_or_else(|| format!("unknown act {text}; known acts: {}", names()))
     }
 }

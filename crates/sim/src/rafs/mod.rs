@@ -194,7 +194,7 @@ struct Story {
     has_failed_members: bool,
     /// A member lies since the last power failure.
     has_liar: bool,
-    /// Power failed amid a write of blocks beside others while a member was missing: these may be lost.
+    /// The last life ended amid a write of blocks beside others while a member was missing: these may be lost.
     has_hurt: bool,
     /// The program was killed last, so that members have more than is durable.
     was_killed: bool,
@@ -273,9 +273,10 @@ impl Story {
             doings.leave.store(true, Ordering::Relaxed);
             self.unmount(&life, &working)?;
         }
-        self.has_failed_members |= doings.member_failed.load(Ordering::Relaxed);
         self.look_at_overwrites(&life, &doings)?;
-        let point = self.end_life(&life);
+        let point = self.end_life(&life)?;
+        // The operator works until the very end.
+        self.has_failed_members |= doings.member_failed.load(Ordering::Relaxed);
         match failed.lock().take() {
             Some(error) => Err((Checker::Client, error)),
             None => Ok(point),

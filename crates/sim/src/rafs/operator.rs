@@ -88,9 +88,10 @@ impl Operator {
         self.doings.member_failed.store(true, Ordering::Relaxed);
         doubts.count_all(true);
         let failed = array.fail(name).await;
+        // No overwrite that began before is under way once the file system has answered.
+        let before = self.fs.counters().await.overwritten_blocks;
         doubts.count_all(false);
         failed.map_err(|error| format!("fail {name}: {error}"))?;
-        let before = self.fs.counters().await.overwritten_blocks;
         self.env.sleep(Duration::from_millis(self.random(ALONE_MS))).await;
         let blocks = self.fs.counters().await.overwritten_blocks - before;
         if blocks == 0 {
@@ -175,7 +176,7 @@ impl Operator {
         let looked = check_mounted(&self.fs, |volume| volume, &Progress::silent()).await;
         self.note(|| format!("fsck: {looked:?}"));
         match looked.map(|report| report.problems.into_iter().next()) {
-            Ok(None) | Err(CheckError::Busy | CheckError::Ended | CheckError::Overwritten) => Ok(()),
+            Ok(None) | Err(CheckError::Ended | CheckError::Overwritten) => Ok(()),
             Ok(Some(problem)) => Err(format!("fsck while it is mounted: {problem}")),
             Err(CheckError::Checkpoint(error))
                 if error == FsError::NoSpace || self.doings.volume.has_failed() =>

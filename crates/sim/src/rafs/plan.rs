@@ -22,9 +22,9 @@ pub struct Plan {
     pub last_steps: u64,
     /// Clients that work at the same time.
     pub clients: u32,
-    /// What clients do not do.
+    /// What clients and the operator do not do.
     pub without: BTreeSet<Act>,
-    /// Whether what clients do is told.
+    /// Whether what they do is told.
     pub narrate: bool,
     /// A deliberate bug that the file system has.
     #[cfg(feature = "mutants")]

@@ -45,10 +45,10 @@ pub(crate) struct RafsArgs {
     /// Steps of the last life at most
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     last_steps: u64,
-    /// What clients do not do, such as `truncate,rename`
+    /// What clients and the operator do not do, such as `truncate,scrub`
     #[arg(long, value_delimiter = ',')]
     without: Vec<Act>,
-    /// Tell what clients do
+    /// Tell what clients and the operator do
     #[arg(long)]
     narrate: bool,
     /// A deliberate bug that the file system is to have, as `mutants` names it
