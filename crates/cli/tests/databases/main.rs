@@ -43,7 +43,7 @@ fn run<D: Database>(name: &str) {
     let seed = number_of("STRIPEWISE_DATABASE_SEED").unwrap_or_else(|| fastrand::u64(..));
     eprintln!("{name}: STRIPEWISE_DATABASE_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut caches = ["stripe", "pbg"];
+    let mut caches = ["stripe", "pbg", "stripe+ct", "auto"];
     random.shuffle(&mut caches);
     let mut figures = Figures::default();
     for (story, begun) in (0..rounds).step_by(STORY_ROUNDS as usize).enumerate() {

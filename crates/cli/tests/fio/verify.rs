@@ -2,6 +2,7 @@
 
 use std::{
     process::Command,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -14,6 +15,8 @@ const LIMIT: Duration = Duration::from_secs(1800);
 const REBUILD_TIMES: f64 = 5.0;
 /// Runs of fio in which a rebuild must be seen to advance: a machine that is no longer as busy as it was makes them short.
 const PASSES_MAX: usize = 3;
+/// So long does fio write before the cache is changed.
+const BEFORE_CHANGE: Duration = Duration::from_millis(100);
 /// Sizes from a sector to more than any stripe here.
 const SIZES: &str = "--bssplit=512/12:1536/8:4k/30:12k/10:64k/25:200k/10:1m/5";
 
@@ -88,6 +91,35 @@ fn verify(level: i32, count: usize, data_members: u64) {
     let errors =
         status["members"].as_array().unwrap().iter().map(|member| member["read_errors"].as_u64().unwrap());
     assert_eq!(errors.sum::<u64>(), 0, "{status}");
+}
+
+/// A cache smaller than what is written, which is made smaller, turned off and turned on again while fio writes.
+fn verify_cached(kind: &str) {
+    if !can_run(&[Need::Tool("fio")]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let members = sandbox.members(4, (JOBS * job_bytes() / 3 + 8 * MIB).next_multiple_of(MIB));
+    sandbox.ok(&format!("create a --level 5 --chunk 64K --cache {kind} --cache-size 6M"), &members);
+    sandbox.done("cache a --s-max-read 16 --s-max-write 16");
+    let uri = sandbox.serve("a");
+    all_patterns(&uri);
+    for change in ["--size 3M", "none", &format!("{kind} --size 6M")] {
+        thread::scope(|scope| {
+            let written = scope.spawn(|| fio(&uri, "randrw"));
+            thread::sleep(BEFORE_CHANGE);
+            sandbox.done(&format!("cache a {change}"));
+            written.join().unwrap();
+        });
+    }
+    sandbox.assert_consistent("a");
+}
+
+#[test]
+fn a_cache_gives_back_what_was_written() {
+    for kind in ["stripe", "stripe+ct", "auto", "pbg"] {
+        verify_cached(kind);
+    }
 }
 
 #[test]
