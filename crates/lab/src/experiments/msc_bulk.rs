@@ -29,8 +29,8 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
          MB at a time, 128 writes of a block under way. The drives' write caches are off. PBGC is the paper's md: a write is \
          acknowledged when members have it.",
         "The text of the paper has SC 117 % ahead of PBGC in the copy of sources; the table, whose figures are judged, has 29.3 s and \
-         15.2 s, which is 1.93 times. It is MSC-CT that is 2.17 times as fast there. A figure within half of the paper's gain, and \
-         within a fifth, counts. A quick run has an eighth of the caches and of all amounts.",
+         15.2 s, which is 1.93 times. It is MSC-CT that is 2.17 times as fast there; section V says 2.7. A figure within half of \
+         the paper's gain, and within a fifth, counts. A quick run has an eighth of the caches and of all amounts.",
     ],
     points: Points::Modelled(points),
     findings,
