@@ -19,7 +19,9 @@ pub(super) fn line(status: &ArrayStatus) -> Option<String> {
         format_size(cache.size_bytes)
     )];
     parts.extend(hits(cache).map(|hits| format!("{hits} of reads hit")));
-    parts.extend(flush(cache).map(|time| format!("a flush takes {time}")));
+    let rate =
+        cache.destaged_bytes_per_s.map_or(String::new(), |rate| format!(" at {}/s", format_size(rate)));
+    parts.extend(flush(cache).map(|time| format!("a flush takes {time}{rate}")));
     if cache.is_draining {
         parts.push("being emptied".to_owned());
     }
@@ -160,7 +162,7 @@ mod tests {
         let status = |cache| ArrayStatus { cache: Some(cache), ..ArrayStatus::default() };
         assert_eq!(
             line(&status(cache())).unwrap_or_default(),
-            "cache: stripe, 3 MiB of 512 MiB dirty, 75 % of reads hit, a flush takes 3.00 s"
+            "cache: stripe, 3 MiB of 512 MiB dirty, 75 % of reads hit, a flush takes 3.00 s at 1 MiB/s"
         );
         assert_eq!(line(&status(CacheStatus { kind: "none".into(), ..cache() })), None);
     }

@@ -78,8 +78,6 @@ pub(super) const RANDOM_WRITES: u64 = 160_000;
 /// Writes under way when a page cache is written back: Linux's `nr_requests`.
 pub(super) const WRITES_UNDER_WAY: u32 = 128;
 
-/// Those that are compared on file systems.
-pub(super) const FILE_SYSTEM_CACHES: [Cache; 6] = [PBGC, PBGC_BACK, SC, CT, OURS, AUTO];
 /// Dirty blocks that the page cache holds before it writes them back.
 pub(super) const DIRTY_BLOCKS: u64 = PAGE_CACHE_BYTES / 4096;
 /// 32 MiB: what mke2fs gives a file system of more than a gigabyte.

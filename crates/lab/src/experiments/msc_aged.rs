@@ -2,7 +2,7 @@
 
 use super::{
     Effort, Experiment, Points, Results,
-    msc::{self, CT, Cache, FILE_SYSTEM_CACHES, SC},
+    msc::{self, CACHES, CT, Cache, SC},
     pick,
 };
 use crate::{
@@ -72,7 +72,7 @@ fn points(effort: Effort) -> Vec<Point> {
     all.sort_unstable();
     all.dedup();
     let of = |cache: Cache| all.iter().map(move |(kib, cycle)| point(effort, cache, *kib, *cycle));
-    FILE_SYSTEM_CACHES.into_iter().flat_map(of).collect()
+    CACHES.into_iter().flat_map(of).collect()
 }
 
 /// Throughput of the files' data, in 10^6 bytes a second.
@@ -87,7 +87,7 @@ fn findings(results: &Results) -> Findings {
     let (sizes, cycles) = (sizes(effort), cycles(effort));
     let size_rows: Vec<_> = sizes.iter().map(|kib| (*kib, kib.to_string())).collect();
     let cycle_rows: Vec<_> = cycles.iter().map(|cycle| (*cycle, cycle.to_string())).collect();
-    let caches = &FILE_SYSTEM_CACHES;
+    let caches = &CACHES;
     Findings {
         claims: vec![
             times(results, SMALL, 2.3),

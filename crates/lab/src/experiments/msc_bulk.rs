@@ -2,7 +2,7 @@
 
 use super::{
     Effort, Experiment, Points, Results,
-    msc::{self, AUTO, CT, Cache, FILE_SYSTEM_CACHES, OURS, PBGC, PBGC_BACK, SC},
+    msc::{self, AUTO, CACHES, CT, Cache, OURS, PBGC, PBGC_BACK, SC},
     msc_bulk_rows::{ROWS, Row, SOURCES},
 };
 use crate::{
@@ -43,7 +43,7 @@ fn point(effort: Effort, cache: Cache, row: &Row) -> Point {
 fn points(effort: Effort) -> Vec<Point> {
     let of = |cache: Cache| ROWS.iter().map(move |row| point(effort, cache, row));
     let kept = [SC, CT].map(|cache| point(effort, cache, &SOURCES.with_windows_kept()));
-    FILE_SYSTEM_CACHES.into_iter().flat_map(of).chain(kept).collect()
+    CACHES.into_iter().flat_map(of).chain(kept).collect()
 }
 
 fn findings(results: &Results) -> Findings {
@@ -51,7 +51,7 @@ fn findings(results: &Results) -> Findings {
     claims.extend([sources(results), alike(results), ours(results)]);
     let of = |cache, index: u64| point(results.effort, cache, &ROWS[index as usize]);
     let rows: Vec<_> = (0..).zip(&ROWS).map(|(index, row)| (index, row.name.to_owned())).collect();
-    let caches = &FILE_SYSTEM_CACHES;
+    let caches = &CACHES;
     let rate =
         |point: &Point, outcome: &Outcome| point.load.pass_bytes as f64 * 1e3 / outcome.pass_ns[0] as f64;
     let seconds = |_: &Point, outcome: &Outcome| outcome.pass_ns[0] as f64 / 1e9;
@@ -84,11 +84,11 @@ fn plot(results: &Results) -> Plot {
         let values = ROWS.iter().enumerate();
         values.filter_map(|(index, row)| Some((index as f64, over(cache, row)?))).collect()
     };
-    let hues = FILE_SYSTEM_CACHES.iter().enumerate();
+    let hues = CACHES.iter().enumerate();
     let mut series: Vec<_> =
         hues.map(|(hue, cache)| Series::new(cache.name, hue, Style::Beside, bars(*cache))).collect();
     let paper = ROWS.iter().enumerate().map(|(index, row)| (index as f64, row.sc_over_pbgc)).collect();
-    series.push(Series::new("SC, paper", FILE_SYSTEM_CACHES.len(), Style::Rings, paper));
+    series.push(Series::new("SC, paper", CACHES.len(), Style::Rings, paper));
     Plot {
         name: "msc-bulk-gain".into(),
         title: "Bulky loads, times as fast as PBGC (through)".to_owned(),
