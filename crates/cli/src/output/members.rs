@@ -81,6 +81,9 @@ fn no_forecast(array: &str, why: NoForecastStatus) -> String {
     }
 }
 
+/// Points of a curve in a line.
+const CURVE_POINTS: usize = 8;
+
 /// The tables of `detail`.
 pub(super) fn tables(status: &ArrayStatus) -> String {
     let mut text = roles(status);
@@ -117,6 +120,31 @@ fn strides_of(status: &ArrayStatus) -> String {
     }
     if is_weighed {
         text += "    Gaps are weighed, each by what it gains: of these limits, only those that an operator chose count\n";
+    }
+    text + &curves(status)
+}
+
+/// What was measured at some strides; nothing where no member was.
+fn curves(status: &ArrayStatus) -> String {
+    let of_member = |member: &MemberStatus| {
+        let StridesStatus { read, write } = member.strides.clone();
+        let number = member.number;
+        [("reads", read), ("writes", write)]
+            .map(|(what, strides)| (number, what, strides.unwrap_or_default().curve))
+    };
+    let measured: Vec<_> =
+        status.members.iter().flat_map(of_member).filter(|(.., curve)| !curve.is_empty()).collect();
+    let mut text = String::new();
+    if !measured.is_empty() {
+        text +=
+            "\n    Number          Every so many blocks, and the time that takes over that of all blocks\n";
+    }
+    for (number, what, curve) in measured {
+        let points: Vec<_> = curve.iter().map(|(stride, times)| format!("{stride}: {times:.2}")).collect();
+        for (line, points) in points.chunks(CURVE_POINTS).enumerate() {
+            let head = if line == 0 { format!("{number:>6}  {what:<6}") } else { " ".repeat(14) };
+            let _ = writeln!(text, "    {head}  {}", points.join("  "));
+        }
     }
     text
 }
@@ -250,6 +278,23 @@ mod tests {
     use stripewise_wire::CacheStatus;
 
     use super::*;
+
+    #[test]
+    fn curves_are_told_in_lines_of_some_points() {
+        let curve = (1..=9).map(|stride| (stride, stride as f32 / 8.0)).collect();
+        let write = Some(StrideStatus { curve, ..StrideStatus::default() });
+        let member = MemberStatus {
+            number: 3,
+            strides: StridesStatus { write, ..StridesStatus::default() },
+            ..MemberStatus::default()
+        };
+        let told =
+            curves(&ArrayStatus { members: vec![member, MemberStatus::default()], ..ArrayStatus::default() });
+        let lines: Vec<_> = told.lines().skip(2).collect();
+        let first =
+            "         3  writes  1: 0.12  2: 0.25  3: 0.38  4: 0.50  5: 0.62  6: 0.75  7: 0.88  8: 1.00";
+        assert_eq!(lines, [first, "                    9: 1.12"]);
+    }
 
     #[test]
     fn exceptions_are_told_where_they_count() {
