@@ -6,6 +6,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use stripewise_wire::PROTOCOL;
+
 use crate::common::{Need, Sandbox, can_run, eventually};
 
 /// A daemon of another release, which answers each command with a line that the test gives, and ends when it
@@ -101,7 +103,8 @@ fn what_another_release_says_and_is_not_understood_is_told_with_its_number() {
     }
     let sandbox = Sandbox::new();
     let daemon = Other::start(&sandbox, &answers(serde_json::json!({}), Some(7)));
-    let words = ["of another release", "protocol 7", "protocol 4", "`stripewise stop a` works"];
+    let own = format!("protocol {PROTOCOL}");
+    let words = ["of another release", "protocol 7", &own, "`stripewise stop a` works"];
     sandbox.fails(1, "fail a /x", &[""; 0], &words);
     sandbox.done("stop a");
     drop(daemon);
@@ -147,11 +150,13 @@ fn a_daemon_tells_a_later_command_what_it_speaks() {
     let answer = ask("{\"command\":\"transmute\",\"into\":\"gold\",\"protocol\":9}\n");
     let said = answer["error"].as_str().unwrap();
     assert!(
-        said.contains("protocol 9") && said.contains("protocol 4") && said.contains("assemble it again"),
+        said.contains("protocol 9")
+            && said.contains(&format!("protocol {PROTOCOL}"))
+            && said.contains("assemble it again"),
         "{said}"
     );
     let answer = ask("{\"command\":\"status\",\"verbosely\":true,\"protocol\":9}\n");
-    assert_eq!((&answer["status"]["name"], &answer["protocol"]), (&"a".into(), &4.into()));
+    assert_eq!((&answer["status"]["name"], &answer["protocol"]), (&"a".into(), &PROTOCOL.into()));
     let answer = ask("{\"command\":\"attach\",\"method\":null,\"protocol\":9,\"needs\":9}\n");
     let said = answer["error"].as_str().unwrap();
     assert!(
