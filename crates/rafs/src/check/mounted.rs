@@ -13,7 +13,7 @@ use crate::{
 /// Why a mounted file system was not looked at.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum CheckError {
-    /// It cannot be read, or is none.
+    /// The volume cannot be read, or what is on it cannot be mounted.
     #[error(transparent)]
     Mount(#[from] MountError),
     /// No checkpoint can be made.
@@ -30,9 +30,9 @@ pub enum CheckError {
     Ended,
 }
 
-/// Makes a checkpoint, and looks at its tree, and at the superblocks; of a mount for reading, at the last one's. What clients change from then on is not
-/// looked at, nor are the anchors: those change meanwhile. Nodes that are lost are not looked for elsewhere. `through` says by way of what the
-/// volume is read.
+/// Makes a checkpoint, and looks at its tree and at the superblocks. A mount for reading makes none: the last checkpoint is looked at. What
+/// clients change from then on is left out, and so are the anchors, which change meanwhile. Nodes that are lost are not looked for elsewhere.
+/// The volume is read by way of what `through` returns.
 ///
 /// # Errors
 /// [`CheckError`].

@@ -80,7 +80,7 @@ pub struct Store {
     given_up: BTreeSet<BlockNo>,
     /// Alive as long as somebody looks at the tree of an anchor.
     held: Weak<Hold>,
-    /// Places of nodes that later anchors' trees do not have, and that are not free since that tree is being looked at.
+    /// Places of nodes that later anchors' trees do not have, and that are not free yet because somebody looks at an older tree, which has them.
     kept: Vec<BlockNo>,
     /// The stripe where nodes were placed last.
     filling: StripeNo,

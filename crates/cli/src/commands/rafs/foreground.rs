@@ -30,7 +30,7 @@ pub(super) fn stay(attended: &mut Attended, point: &Path) -> anyhow::Result<()> 
             Ok(Reply::Working { .. }) => {}
             Ok(Reply::Done(_)) => return Ok(()),
             Ok(other) => bail!("{}: unexpected answer {other:?}", attended.name()),
-            // The array was stopped, which it is when all is written out.
+            // The array was stopped. All is written out then, unless it was stopped by force: its log tells that.
             Err(error) if error.is::<NotRunning>() => return Ok(()),
             Err(error) if !error.is::<Interrupted>() => return Err(error),
             Err(error) => {
