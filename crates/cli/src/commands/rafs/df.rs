@@ -167,7 +167,7 @@ pub(super) fn place_of<'a>(place: &str, mounted: &'a [Row]) -> anyhow::Result<Pl
 
 fn of_place(place: &str, mounted: &[Row]) -> anyhow::Result<Row> {
     let path = match place_of(place, mounted)? {
-        Place::Mounted(row) => return Ok(Row { point: row.point.clone(), report: row.report.clone() }),
+        Place::Mounted(row) => return Ok(row.clone()),
         Place::Array(name) => return of_array(&name),
         Place::Path(path) => path,
     };
