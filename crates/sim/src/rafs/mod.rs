@@ -323,13 +323,15 @@ impl Story {
 
     /// While a member is missing, nothing is overwritten where it lies. Here, it was missing all the time.
     fn look_at_overwrites(&self, life: &Life, doings: &Doings) -> Result<(), Found> {
-        if !life.was_short || !life.is_short() || doings.member_failed.load(Ordering::Relaxed) {
+        let was_always_short =
+            || life.was_short && life.is_short() && !doings.member_failed.load(Ordering::Relaxed);
+        if !was_always_short() {
             return Ok(());
         }
         let fs = life.fs.clone();
         let blocks = self.finish(async move { fs.counters().await.overwritten_blocks })?;
-        // A member may have been filled meanwhile.
-        if blocks == 0 || !life.is_short() {
+        // Meanwhile a member may have been filled, and another one failed after that.
+        if blocks == 0 || !was_always_short() {
             return Ok(());
         }
         Err((Checker::Client, format!("{blocks} blocks were overwritten in place while a member is missing")))
