@@ -191,6 +191,8 @@ pub enum Mutant {
     FindingsForgotten,
     /// A repair ends before what it mended is on the medium.
     RepairNotFlushed,
+    /// A region counts as resynced before what was mended there is on the medium.
+    ResyncNotFlushed,
     /// A job's repairs are not written to a member that is being filled.
     RepairPassesIncoming,
     /// A role that is being filled is given to a second spare.
@@ -296,7 +298,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 110] = [
+    pub const ALL: [Self; 111] = [
         Self::SkipIntent,
         Self::IntentNotDurable,
         Self::SkipDirtyMark,
@@ -389,6 +391,7 @@ impl Mutant {
         Self::IncomingCountsAsLoss,
         Self::FindingsForgotten,
         Self::RepairNotFlushed,
+        Self::ResyncNotFlushed,
         Self::RepairPassesIncoming,
         Self::RoleGivenTwice,
         Self::WrittenForgotten,

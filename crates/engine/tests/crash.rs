@@ -45,6 +45,24 @@ fn crashes_lose_nothing_flushed_and_leave_parity_right() {
     assert!(resyncs > 150, "{resyncs} of 180");
 }
 
+#[test]
+fn what_a_resync_has_mended_survives_the_next_power_failure() {
+    let is_resynced = |seed: u64| {
+        let mut lab = Lab::new(seed, SHAPES[seed as usize % SHAPES.len()]);
+        lab.start_clients(3, 1000);
+        let steps = lab.world.random(4000);
+        lab.world.run_steps(steps);
+        lab.crash();
+        lab.assemble_all(AssembleOptions::default()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        lab.wait_for_jobs();
+        lab.crash();
+        lab.check_parity(&lab.members);
+        lab.array.last_job().is_some_and(|job| job.kind == JobKind::Resync)
+    };
+    let resynced = (0..40).filter(|seed| is_resynced(*seed)).count();
+    assert!(resynced > 30, "{resynced} of 40");
+}
+
 /// The stripes that a resync walks after one block was written and power failed.
 fn resynced_after_one_write(preset: &'static Preset) -> (u64, Lab) {
     let mut lab = Lab::with_preset(5, SHAPES[3], preset);

@@ -248,6 +248,14 @@ impl Jobs {
             let stale: BTreeSet<usize> = unverified.map(|stripe| intent.map.region_of(stripe)).collect();
             match walked.result {
                 Ok(()) | Err(Ended::Failed(ArrayError::Unreadable { .. })) => {
+                    // What was mended counts only once it is on the medium: else the next power failure undoes it, perhaps
+                    // when a member is missing.
+                    if !lives(Mutant::ResyncNotFlushed)
+                        && let Err(error) = self.stripes.flush().await
+                    {
+                        result = Err(error.into());
+                        break;
+                    }
                     group.iter().filter(|region| !stale.contains(region)).for_each(|r| intent.resynced(*r));
                     result = result.and(walked.result);
                 }

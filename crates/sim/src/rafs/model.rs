@@ -369,7 +369,10 @@ fn judge_but(
         && forgiven.is_empty()
         && only != found
     {
-        return Err("all of it was durable or came with a rename, and other bytes are there".to_owned());
+        let same = only.iter().zip(found).take_while(|(one, other)| one == other).count();
+        return Err(format!(
+            "all of it was durable or came with a rename, and other bytes are there from {same} on"
+        ));
     }
     for (start, part) in (0..).step_by(unit).zip(found.chunks(unit)) {
         if damaged.contains(&(start / BLOCK)) || forgiven.contains(&(start / BLOCK)) {
