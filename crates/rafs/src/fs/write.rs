@@ -143,7 +143,11 @@ impl State {
         let edges = BTreeSet::from([touched.start, touched.end - 1]);
         for block in edges.into_iter().filter(|block| !whole.contains(block)) {
             self.look_at_buffered(number, block..block + 1).await?;
-            zeroed.push((block, self.zeroed_block(number, block, &bytes).await?));
+            let data = self.block(number, block).await?;
+            // What is zero already, such as an older hole, needs no block.
+            if data[in_block(block, &bytes)].iter().any(|byte| *byte != 0) {
+                zeroed.push((block, zeroed_at(data, block, &bytes)));
+            }
         }
         if !zeroed.is_empty() {
             self.reserve(zeroed.len() as u64)?;
@@ -243,22 +247,8 @@ impl State {
         if size.is_multiple_of(BLOCK) || block >= before || lives(Mutant::TailSeen) {
             return Ok(None);
         }
-        let tail = self.zeroed_block(attr.inode, block, &(size..(block + 1) * BLOCK)).await?;
-        Ok(Some((block, tail)))
-    }
-
-    /// A block of a file with zeroes at some bytes of the file.
-    async fn zeroed_block(
-        &mut self,
-        inode: u64,
-        block: u64,
-        bytes: &Range<u64>,
-    ) -> Result<SharedBuf, FsError> {
-        let mut data = self.block(inode, block).await?;
-        let start = block * BLOCK;
-        let within = |byte: u64| byte.saturating_sub(start).min(BLOCK) as usize;
-        data[within(bytes.start)..within(bytes.end)].fill(0);
-        Ok(data.freeze())
+        let data = self.block(attr.inode, block).await?;
+        Ok(Some((block, zeroed_at(data, block, &(size..(block + 1) * BLOCK)))))
     }
 
     /// Bytes to be written, and what the file has beside them in their blocks.
@@ -310,6 +300,18 @@ impl State {
         data[at..at + bytes.len()].copy_from_slice(bytes);
         Ok(data.freeze())
     }
+}
+
+/// What of a block lies among bytes of its file.
+fn in_block(block: u64, bytes: &Range<u64>) -> Range<usize> {
+    let within = |byte: u64| byte.saturating_sub(block * BLOCK).min(BLOCK) as usize;
+    within(bytes.start)..within(bytes.end)
+}
+
+/// A block of a file with zeroes at some bytes of the file.
+fn zeroed_at(mut data: IoBuf, block: u64, bytes: &Range<u64>) -> SharedBuf {
+    data[in_block(block, bytes)].fill(0);
+    data.freeze()
 }
 
 /// Direct I/O wants memory that begins at a multiple of a device's block. What a client writes from the middle of a block on does not.

@@ -81,6 +81,30 @@ fn large_files_lie_in_stripes_of_their_own_and_are_overwritten_there() {
 }
 
 #[test]
+fn a_hole_in_a_hole_takes_no_block() {
+    let mut world = plain();
+    let inode = file(&world, b"sparse", &[1; 5000]);
+    let longer = SetAttr { size_bytes: Some(100_000), ..SetAttr::default() };
+    world.run(move |fs| Box::pin(async move { fs.set_attr(inode, longer).await })).unwrap();
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    let usage = |world: &World| world.run(|fs| Box::pin(fs.usage()));
+    let before = usage(&world);
+    for bytes in [20_000..21_000, 6000..50_000, 99_000..100_000] {
+        world.run(move |fs| Box::pin(fs.punch(inode, bytes.clone()))).unwrap();
+    }
+    assert_eq!(usage(&world).buffered_blocks, 0, "zeroes that nobody had to write");
+    world.run(|fs| Box::pin(fs.sync())).unwrap();
+    assert_eq!(usage(&world).free_blocks, before.free_blocks);
+    // Of what was written, a block that a hole cuts is written anew.
+    world.run(move |fs| Box::pin(fs.punch(inode, 4500..4600))).unwrap();
+    assert_eq!(usage(&world).buffered_blocks, 1);
+    let read = world.run(move |fs| Box::pin(fs.read(inode, 0, 200_000))).unwrap();
+    let wanted = |at: usize| u8::from(at < 5000 && !(4500..4600).contains(&at));
+    assert!(read.len() == 100_000 && read.iter().enumerate().all(|(at, byte)| *byte == wanted(at)));
+    world.check();
+}
+
+#[test]
 fn a_file_without_a_name_lives_until_it_is_given_back() {
     let mut world = plain();
     let inode = file(&world, b"gone", &[1; 30_000]);
