@@ -79,7 +79,7 @@ impl ExperimentReport {
             missing: keys.into_iter().filter(|key| !results.has(key)).collect(),
             claims: claims.into_iter().map(|claim| seeds.weighed(claim, results.effort)).collect(),
             tables,
-            plots,
+            plots: plots.into_iter().map(|plot| seeds.scattered(plot)).collect(),
         }
     }
 

@@ -1,19 +1,28 @@
-//! How far a claim's figure scatters from seed to seed, where a folder has the points of several seeds.
+//! How far figures scatter from seed to seed, where a folder has the points of several seeds.
 
-use super::{Claim, ClaimVerdict};
-use crate::experiments::{Effort, Experiment, Results};
+use super::{Claim, ClaimVerdict, Findings};
+use crate::{
+    experiments::{Effort, Experiment, Results},
+    plot::Plot,
+};
 
 /// Other seeds without which nothing is known of the scatter.
 const OTHERS_MIN: usize = 2;
 
-/// What an experiment's claims come to with each other seed.
-pub(super) struct Seeds(Vec<(u64, Vec<Claim>)>);
+/// What is found of an experiment with each other seed.
+pub(super) struct Seeds(Vec<(u64, Findings)>);
 
 impl Seeds {
     /// With the other seeds of these results.
     pub(super) fn new(experiment: &Experiment, results: &Results) -> Self {
         let others = results.of_other_seeds();
-        Self(others.map(|(seed, results)| (seed, (experiment.findings)(&results).claims)).collect())
+        Self(others.map(|(seed, results)| (seed, (experiment.findings)(&results))).collect())
+    }
+
+    /// A plot with how far its values scatter.
+    pub(super) fn scattered(&self, plot: Plot) -> Plot {
+        let others: Vec<_> = self.0.iter().flat_map(|(_, found)| &found.plots).collect();
+        plot.scattered(&others)
     }
 
     /// Compares a claim's margin with its scatter: as measured with other seeds, if there are enough, and else as assumed.
@@ -28,7 +37,7 @@ impl Seeds {
     /// Other seeds, and how far the figure is on the side where the claim holds with each.
     fn leads(&self, claim: &Claim) -> impl Iterator<Item = (u64, f64)> {
         let of = |claims: &[Claim]| claims.iter().find(|other| other.statement == claim.statement)?.lead();
-        self.0.iter().filter_map(move |(seed, claims)| Some((*seed, of(claims)?)))
+        self.0.iter().filter_map(move |(seed, found)| Some((*seed, of(&found.claims)?)))
     }
 }
 
@@ -66,8 +75,12 @@ mod tests {
         Claim::new("faster", "2", Some(Judged::above(figure, 1.0, format!("{figure}"))))
     }
 
+    fn found(claim: Claim) -> Findings {
+        Findings { claims: vec![claim], ..Findings::default() }
+    }
+
     fn weighed(figure: f64, others: &[f64], effort: Effort) -> Claim {
-        let others = others.iter().zip(2..).map(|(figure, seed)| (seed, vec![claim(*figure)]));
+        let others = others.iter().zip(2..).map(|(figure, seed)| (seed, found(claim(*figure))));
         Seeds(others.collect()).weighed(claim(figure), effort)
     }
 
@@ -96,7 +109,7 @@ mod tests {
     #[test]
     fn a_figure_that_no_seed_changes_is_left_alone() {
         let exact = || Claim::new("faster", "2", Some(Judged::above(1.2, 1.0, "").exact()));
-        let seeds = Seeds((2..5).map(|seed| (seed, vec![exact()])).collect());
+        let seeds = Seeds((2..5).map(|seed| (seed, found(exact()))).collect());
         assert_eq!(seeds.weighed(exact(), Effort::Full), exact());
     }
 }

@@ -5,9 +5,11 @@ use std::borrow::Cow;
 mod axis;
 mod bars;
 mod overlap;
+mod scatter;
 mod svg;
 
 pub use axis::{Axis, Scale};
+pub use scatter::Scatter;
 pub(crate) use svg::escaped;
 
 /// A diagram.
@@ -32,6 +34,8 @@ pub struct Series {
     pub name: String,
     /// x and y.
     pub points: Vec<(f64, f64)>,
+    /// How far each of them scatters from seed to seed; empty where only one seed has the series.
+    pub scatter: Vec<Scatter>,
     /// How it is drawn.
     pub style: Style,
     /// Series of one hue belong together, such as measured and published.
@@ -65,17 +69,34 @@ impl Style {
 impl Series {
     /// A series.
     pub fn new(name: impl Into<String>, hue: usize, style: Style, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.into(), points, style, hue }
+        Self { name: name.into(), points, scatter: Vec::new(), style, hue }
+    }
+
+    /// Whether its scatter is drawn: the parts of a whole share one height.
+    fn has_whiskers(&self) -> bool {
+        self.style != Style::Stacked
+    }
+
+    /// How far a point scatters: not at all, if only one seed has the series.
+    fn scatter_at(&self, index: usize) -> Scatter {
+        let y = self.points[index].1;
+        self.scatter.get(index).copied().unwrap_or(Scatter { low: y, high: y, seeds: 1 })
     }
 }
 
 impl Plot {
     /// All points as CSV, one a line.
     pub fn csv(&self) -> String {
-        let mut text = format!("series,{},{}\n", quoted(&self.x.label), quoted(&self.y.label));
+        let more = if self.seeds().is_some() { ",lowest,highest,seeds" } else { "" };
+        let mut text = format!("series,{},{}{more}\n", quoted(&self.x.label), quoted(&self.y.label));
         for series in &self.series {
-            for (x, y) in &series.points {
-                text += &format!("{},{},{y}\n", quoted(&series.name), quoted(&self.x.in_files(*x)));
+            for (index, (x, y)) in series.points.iter().enumerate() {
+                text += &format!("{},{},{y}", quoted(&series.name), quoted(&self.x.in_files(*x)));
+                if !more.is_empty() {
+                    let Scatter { low, high, seeds } = series.scatter_at(index);
+                    text += &format!(",{low},{high},{seeds}");
+                }
+                text += "\n";
             }
         }
         text

@@ -27,6 +27,9 @@ const MARK: f64 = 2.8;
 /// How much wider a line is, and how much larger a mark, for each curve that covers it.
 const STROKE_MORE: f64 = 2.6;
 const MARK_MORE: f64 = 1.3;
+/// Half of the width of a whisker's ends, and the shortest that is drawn.
+const WHISKER: f64 = 3.5;
+const WHISKER_MIN: f64 = 1.5;
 /// Colours that people with colour blindness tell apart too (Okabe and Ito 2008), with a grey for the yellow.
 pub(super) const HUES: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#999999", "#000000"];
@@ -47,11 +50,15 @@ pub(super) fn draw(plot: &Plot) -> String {
         .enumerate()
         .map(|(index, series)| equal_to(series, &plot.series[..index]))
         .collect();
-    let height = HEIGHT_MIN.max(TOP + legend_height(&notes) + BOTTOM);
+    let more = plot.seeds().map_or(0.0, |_| LEGEND_STEP);
+    let height = HEIGHT_MIN.max(TOP + legend_height(&notes) + more + BOTTOM);
     let tops = bars(&plot.series).into_iter().flatten().map(|bar| bar.to);
+    let whiskers =
+        plot.series.iter().filter(|series| series.has_whiskers()).flat_map(|series| &series.scatter);
+    let ends = whiskers.flat_map(|scatter| [scatter.low, scatter.high]);
     let mut canvas = Canvas {
         x: Range::of(&plot.x, points().map(|(x, _)| *x)),
-        y: Range::of(&plot.y, points().map(|(_, y)| *y).chain(tops)),
+        y: Range::of(&plot.y, points().map(|(_, y)| *y).chain(tops).chain(ends)),
         height,
         text: String::new(),
     };
@@ -66,7 +73,8 @@ pub(super) fn draw(plot: &Plot) -> String {
     canvas.axes(plot);
     canvas.bars(&plot.series);
     canvas.curves(&plot.series);
-    canvas.legends(&plot.series, &notes);
+    canvas.whiskers(&plot.series);
+    canvas.legends(&plot.series, &notes, plot.seeds());
     canvas.text + "</svg>\n"
 }
 
@@ -198,7 +206,37 @@ impl Canvas {
         };
     }
 
-    fn legends(&mut self, all: &[Series], notes: &[Option<String>]) {
+    /// From the lowest to the highest value of each point, with any seed.
+    fn whiskers(&mut self, all: &[Series]) {
+        for (series, bars) in all.iter().zip(bars(all)) {
+            if !series.has_whiskers() {
+                continue;
+            }
+            for (index, scatter) in series.scatter.iter().enumerate() {
+                let x = bars.get(index).map_or(series.points[index].0, |bar| bar.x);
+                let (Some(low), Some(high)) = (self.place(x, scatter.low), self.place(x, scatter.high))
+                else {
+                    continue;
+                };
+                // On its own bar a whisker would not show.
+                let colour = if series.style.is_bars() { "#222" } else { colour(series.hue) };
+                if low.1 - high.1 >= WHISKER_MIN {
+                    self.whisker(low, high, colour);
+                }
+            }
+        }
+    }
+
+    fn whisker(&mut self, (x, low): Place, (_, high): Place, colour: &str) {
+        let (left, right) = (x - WHISKER, x + WHISKER);
+        let _ = writeln!(
+            self.text,
+            "<path d=\"M{left:.1} {low:.1}H{right:.1}M{x:.1} {low:.1}V{high:.1}M{left:.1} {high:.1}H{right:.1}\" \
+             fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.2\"/>"
+        );
+    }
+
+    fn legends(&mut self, all: &[Series], notes: &[Option<String>], seeds: Option<usize>) {
         let (x, mut y) = (WIDTH - RIGHT + 16.0, TOP + 8.0);
         for (series, note) in all.iter().zip(notes) {
             self.legend((x, y), series);
@@ -207,6 +245,10 @@ impl Canvas {
                 self.label((x + 34.0, y - 2.0), "start", "font-size=\"11\" opacity=\"0.7\"", note);
                 y += NOTE_STEP;
             }
+        }
+        if let Some(seeds) = seeds {
+            self.whisker((x + 13.0, y + 6.0), (x + 13.0, y - 6.0), "#222");
+            self.label((x + 34.0, y + 4.0), "start", "", &format!("lowest to highest of {seeds} seeds"));
         }
     }
 
