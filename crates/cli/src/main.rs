@@ -34,6 +34,7 @@ mod probe;
 mod progress;
 mod rafs;
 mod reports;
+mod room;
 mod rundir;
 mod said;
 mod sigpipe;

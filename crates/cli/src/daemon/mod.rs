@@ -28,7 +28,6 @@ mod open;
 mod patience;
 mod remains;
 mod report;
-mod room;
 mod session;
 mod signals;
 mod slow;

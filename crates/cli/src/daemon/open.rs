@@ -15,13 +15,14 @@ use stripewise_wire::{Notes, Reply};
 
 use super::{
     measuring::{Benches, STEP},
-    members, room,
+    members,
     spec::{CreateSpec, DaemonSpec, Opening},
     state::{DaemonState, member_name},
 };
 use crate::{
     errors,
     reports::{changed_cache, member_class},
+    room,
 };
 
 /// What is told of an array that was killed, or lost its power, with a cache.

@@ -7,10 +7,11 @@ use stripewise::{
 };
 use stripewise_wire::{ArrayStatus, BitmapStatus, StripeStatus};
 
-use super::{room, state::DaemonState};
+use super::state::DaemonState;
 use crate::{
     dates::now_s,
     reports::{cache_status, job_status, map_name, member_statuses, state_name},
+    room,
     sizes::format_size,
 };
 

@@ -26,6 +26,7 @@ mod msc_changing_claims;
 mod msc_clients;
 mod msc_clients_claims;
 mod msc_depth;
+mod msc_destage;
 mod msc_random;
 mod msc_stride;
 mod msc_stride_limits;
@@ -121,6 +122,7 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &msc_bulk::EXPERIMENT,
     &msc_clients::EXPERIMENT,
     &msc_changing::EXPERIMENT,
+    &msc_destage::EXPERIMENT,
 ];
 
 /// A word that no experiment begins with.

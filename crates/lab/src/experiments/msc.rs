@@ -1,13 +1,13 @@
 //! Shared parts of the experiments of msc-ct: its array, and the caches that stand side by side.
 
-use stripewise_engine::CacheKind;
+use stripewise_engine::{CacheKind, plan::passes::GapRule};
 
 use super::{Effort, Results, pick, policy};
 use crate::{
     arrays::{HddSetting, shapes},
     findings::Table,
     plot::{Axis, Plot, Series, Style},
-    point::{CacheSetting, CacheWay, Measured, Outcome, Places, Point, WriteLoad},
+    point::{CacheSetting, CacheWay, Destage, Measured, Outcome, Places, Point, WriteLoad},
 };
 
 /// msc-ct IV-A.
@@ -27,6 +27,7 @@ pub(super) struct Cache {
     pub(super) name: &'static str,
     kind: CacheKind,
     way: CacheWay,
+    destage: Destage,
     through: bool,
 }
 
@@ -34,39 +35,44 @@ impl Cache {
     /// How partly written rows are written: as md does, and ours as on every array whose members rotate.
     fn selection(self) -> &'static str {
         match self.way {
-            CacheWay::Paper | CacheWay::PaperWeighed => "classic",
+            CacheWay::Paper => "classic",
             CacheWay::Ours => "cost",
         }
+    }
+
+    /// The same that destages in another manner.
+    pub(super) const fn destaging(self, name: &'static str, destage: Destage) -> Self {
+        Self { name, destage, ..self }
     }
 }
 
 /// No cache.
-pub(super) const NONE: Cache =
-    Cache { name: "none", kind: CacheKind::None, way: CacheWay::Paper, through: false };
+pub(super) const NONE: Cache = paper("none", CacheKind::None);
 /// The paper's PBGC, which is md's: a write is acknowledged when members have it.
-pub(super) const PBGC: Cache =
-    Cache { name: "PBGC (through)", kind: CacheKind::Pbg, way: CacheWay::Paper, through: true };
+pub(super) const PBGC: Cache = Cache { through: true, ..paper("PBGC (through)", CacheKind::Pbg) };
 /// By rows, and a write is acknowledged when it is cached.
-pub(super) const PBGC_BACK: Cache =
-    Cache { name: "PBGC (back)", kind: CacheKind::Pbg, way: CacheWay::Paper, through: false };
+pub(super) const PBGC_BACK: Cache = paper("PBGC (back)", CacheKind::Pbg);
 /// The paper's SC.
-pub(super) const SC: Cache =
-    Cache { name: "SC", kind: CacheKind::Stripe, way: CacheWay::Paper, through: false };
+pub(super) const SC: Cache = paper("SC", CacheKind::Stripe);
 /// The paper's MSC-CT.
-pub(super) const CT: Cache =
-    Cache { name: "MSC-CT", kind: CacheKind::StripeCt, way: CacheWay::Paper, through: false };
+pub(super) const CT: Cache = paper("MSC-CT", CacheKind::StripeCt);
 /// The paper's MSC-CT, with gaps that are weighed instead of its thresholds.
 pub(super) const WEIGHED: Cache =
-    Cache { name: "MSC-CT, weighed", kind: CacheKind::StripeCt, way: CacheWay::PaperWeighed, through: false };
+    CT.destaging("MSC-CT, weighed", Destage { gaps: GapRule::Weighed, ..Destage::PAPER });
 /// The same transform with our destage policies, and memory by blocks.
 pub(super) const OURS: Cache = ours("stripe+ct, ours", CacheKind::StripeCt);
 
 /// The default where disks rotate.
 pub(super) const AUTO: Cache = ours("auto, ours", CacheKind::Auto);
 
+/// A cache as msc-ct's driver has it.
+const fn paper(name: &'static str, kind: CacheKind) -> Cache {
+    Cache { name, kind, way: CacheWay::Paper, destage: Destage::PAPER, through: false }
+}
+
 /// A cache with our policies.
 pub(super) const fn ours(name: &'static str, kind: CacheKind) -> Cache {
-    Cache { name, kind, way: CacheWay::Ours, through: false }
+    Cache { name, kind, way: CacheWay::Ours, destage: Destage::OURS, through: false }
 }
 
 /// All of them.
@@ -109,6 +115,7 @@ pub(super) fn scripted(effort: Effort, cache: Cache, load: WriteLoad) -> Point {
         kind: cache.kind,
         size_bytes: part(effort, CACHE_BYTES),
         way: cache.way,
+        destage: cache.destage,
         through: cache.through,
     };
     Point {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use stripewise_engine::plan::selection::Policy;
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use cache::{CacheSetting, CacheWay};
+pub use cache::{CacheSetting, CacheWay, Destage};
 pub(crate) use changing::LOOKS;
 pub use changing::{Changing, Phase, PhaseOutcome, WayChange};
 pub use measure::measure;
@@ -56,6 +56,9 @@ pub enum Measured {
 /// go thirty times as fast as all later ones. The slowest to settle are four disks with parity elsewhere, at
 /// 1.2; with parity beside the data it is less.
 const LEAD_CACHES: f64 = 1.5;
+
+/// What the models and a script of a point take at most, as measured.
+const MODELS_BYTES: u64 = 256 << 20;
 
 /// Writes of one length, one pass after another over the same array; sequential ones continue where the
 /// previous pass ended.
@@ -199,6 +202,11 @@ impl Point {
         let conditioning: u64 = self.shape.drives.iter().map(|drive| drive.conditioning_writes()).sum();
         // A drive alone is simulated several times as fast as an array.
         requests * (4 + by_length) + conditioning / 4
+    }
+
+    /// About how much memory it takes to simulate it: its cache, whose blocks are real, and the models.
+    pub fn memory_bytes(&self) -> u64 {
+        MODELS_BYTES + self.cache.map_or(0, |cache| cache.size_bytes / 8 * 9)
     }
 
     /// The seed of its requests: arrays and policies under the same load get the same requests.

@@ -117,6 +117,7 @@ fn what_is_given_as_s_max_decides_what_is_filled() {
             kind: stripewise_engine::CacheKind::StripeCt,
             size_bytes: 16 << 20,
             way: CacheWay::Paper,
+            destage: Destage::PAPER,
             through: false,
         };
         let (cache, measured) = (Some(cache), Measured::Whole);

@@ -54,7 +54,7 @@ fn order(seed: u64) -> Order {
 /// Runs, and returns how many points were measured.
 fn run_in(folder: &Path, seed: u64, program: &str) -> Result<(LabReport, usize), RunError> {
     let calls = AtomicUsize::new(0);
-    let report = run(&order(seed), folder, program, &|_| {
+    let report = run(&order(seed), folder, program, u64::MAX, &|_| {
         calls.fetch_add(1, Ordering::Relaxed);
     })?;
     Ok((report, calls.into_inner() - 1))
@@ -150,8 +150,9 @@ fn real_time_points_come_last_are_kept_and_are_of_their_machine() {
     let order = |machine| Order { experiments: vec![&IN_REAL_TIME, &SMALL], machine, ..order(1) };
     let run_on = |machine: Machine| {
         let finished = Mutex::new(Vec::new());
-        let report =
-            run(&order(machine), folder.path(), "me", &|at| finished.lock().push(at.experiment.to_owned()));
+        let report = run(&order(machine), folder.path(), "me", u64::MAX, &|at| {
+            finished.lock().push(at.experiment.to_owned())
+        });
         let report = report.unwrap();
         assert_eq!((report.missing(), report.experiments[0].claims[0].word()), (0, "holds"));
         // The first call reports the points that were there.

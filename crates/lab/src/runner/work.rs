@@ -18,7 +18,7 @@ use crate::{
     engine_bench::BenchError,
     experiments::{AnyOutcome, Results},
     findings::LabReport,
-    parallel,
+    parallel::{self, Memory},
     point::{Point, measure},
     realtime::RealTimePoint,
 };
@@ -59,6 +59,14 @@ impl Task {
         }
     }
 
+    /// Memory that a point on modelled disks takes; those in real time run alone.
+    fn memory_bytes(&self) -> u64 {
+        match &self.point {
+            AnyPoint::Modelled(point) => point.memory_bytes(),
+            AnyPoint::RealTime(_) => 0,
+        }
+    }
+
     fn is_real_time(&self) -> bool {
         matches!(self.point, AnyPoint::RealTime(_))
     }
@@ -79,7 +87,8 @@ pub fn program() -> io::Result<String> {
     Ok(format!("{:016x}", xxh3_64(&fs::read(std::env::current_exe()?)?)))
 }
 
-/// Runs an order in a folder: measures the missing points, and makes the report of all.
+/// Runs an order in a folder: measures the missing points, as many side by side as there are cores and this memory holds, and
+/// makes the report of all.
 ///
 /// # Errors
 /// [`RunError`]: the folder is not ours or is damaged, or the file system fails.
@@ -90,13 +99,14 @@ pub fn run(
     order: &Order,
     folder: &Path,
     program: &str,
+    memory_bytes: u64,
     on_progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<LabReport, RunError> {
     folder::take(folder)?;
     let (store, mut found) = Store::open(folder, order.seed, program)?;
     order.write(folder, program)?;
     let run = Run::new(order, &found.outcomes, &store, on_progress);
-    let measured = run.measure_missing(order, &found.outcomes)?;
+    let measured = run.measure_missing(order, &found.outcomes, memory_bytes)?;
     found.outcomes.extend(measured);
     found.warnings.extend(run.warnings.into_inner());
     write(order, folder, found)
@@ -162,14 +172,21 @@ impl<'a> Run<'a> {
 
     /// Measures points on modelled disks side by side, and then those in real time, one after the other and
     /// alone.
-    fn measure_missing(&self, order: &Order, there: &Outcomes) -> Result<Outcomes, RunError> {
+    fn measure_missing(
+        &self,
+        order: &Order,
+        there: &Outcomes,
+        memory_bytes: u64,
+    ) -> Result<Outcomes, RunError> {
         let missing = tasks(order).into_iter().filter(|task| !there.contains_key(&task.key));
         let (real_time, mut modelled): (Vec<_>, Vec<_>) = missing.partition(Task::is_real_time);
         // The longest first, so that no core is left with a long one at the end.
         modelled.sort_by_key(|task| std::cmp::Reverse(task.weight()));
         let first = modelled.iter().chain(&real_time).next().map_or("", |task| task.experiment);
         self.tell(first, *self.points.lock());
-        let mut outcomes = parallel::map("points", &|_, _, _| (), &modelled, |task| self.measure(task));
+        let memory = Memory { bytes: memory_bytes, of: &Task::memory_bytes };
+        let mut outcomes =
+            parallel::map_within(&memory, "points", &|_, _, _| (), &modelled, |task| self.measure(task));
         outcomes.extend(real_time.iter().map(|task| self.measure(task)));
         match self.failed.lock().take() {
             Some(error) => Err(error),

@@ -26,6 +26,7 @@ use self::counters::CountersArgs;
 use self::interrupted::{After, Watch};
 use crate::{
     numbers::within,
+    room,
     said::{note, print_json, say},
 };
 
@@ -151,7 +152,9 @@ fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
     let to_clear = bar.clone();
     let after = After { resume: order.command_in(&args.out), report: report_command(&args.out) };
     let watch = Watch::begin(after, move || to_clear.finish_and_clear())?;
-    let report = runner::run(&order, &args.out, &program, &|progress| {
+    // Others need memory, too.
+    let memory_bytes = room::available_bytes() / 4 * 3;
+    let report = runner::run(&order, &args.out, &program, memory_bytes, &|progress| {
         watch.note(progress);
         move_on(&bar, progress);
     })?;

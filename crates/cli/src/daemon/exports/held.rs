@@ -20,12 +20,11 @@ use super::{
         link, mounts,
         patience::{Deadline, Patience},
         remains::{self, DeadDevice},
-        room,
     },
     Source, Told, Users,
     again::{AttachSpec, Closed, ServeSpec},
 };
-use crate::rundir::run_dir;
+use crate::{room, rundir::run_dir};
 
 /// How long a server's last requests may take, beyond the time that its clients have to take their replies.
 const SERVER_END: Duration = Duration::from_secs(20);

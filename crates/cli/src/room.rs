@@ -1,5 +1,6 @@
 //! How much more memory this process may take, under the limits that a service manager or a shell has set. If
-//! that is little, clients may by default hold less: a daemon that is refused memory ends.
+//! that is little, clients may by default hold less: a daemon that is refused memory ends. The laboratory measures fewer points
+//! side by side.
 
 use std::fs;
 
@@ -9,7 +10,7 @@ use rustix::{
 };
 
 /// Bytes that this process may still take. None if only the machine bounds them.
-pub(super) fn left_bytes() -> Option<u64> {
+pub(crate) fn left_bytes() -> Option<u64> {
     let pages = fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = pages.split(' ').map(|count| count.parse::<u64>().unwrap_or(0) * page_size() as u64);
     let (mapped, resident) = (pages.next()?, pages.next()?);
@@ -18,8 +19,22 @@ pub(super) fn left_bytes() -> Option<u64> {
     of_addresses.into_iter().chain(of_group).min()
 }
 
+/// Bytes that this process may still take, also as the machine has them to give.
+pub(crate) fn available_bytes() -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = available_of(&meminfo).unwrap_or_else(memory_bytes);
+    left_bytes().map_or(machine, |left| left.min(machine))
+}
+
+/// What the kernel could give without swapping, from `/proc/meminfo`.
+fn available_of(meminfo: &str) -> Option<u64> {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    Some(kib << 10)
+}
+
 /// The memory of the machine, or what control groups leave this process of it.
-pub(super) fn memory_bytes() -> u64 {
+pub(crate) fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     let all = machine.totalram as u64 * u64::from(machine.mem_unit);
     group_limit_bytes().map_or(all, |limit| limit.min(all))
@@ -73,5 +88,12 @@ mod tests {
         assert_eq!(told(split, &[("/sys/fs/cgroup/memory/memory.limit_in_bytes", "5\n")]), None);
         assert_eq!(told("8:memory:/\n", &[("/sys/fs/cgroup/memory/memory.limit_in_bytes", "5\n")]), Some(5));
         assert_eq!(told("not at all", &[]), None);
+    }
+
+    #[test]
+    fn what_the_machine_could_give_is_told_in_bytes() {
+        let meminfo = "MemTotal:       24689764 kB\nMemAvailable:    2048 kB\n";
+        assert_eq!((available_of(meminfo), available_of("MemTotal: 1 kB\n")), (Some(2 << 20), None));
+        assert!(available_bytes() > 0 && available_bytes() <= memory_bytes());
     }
 }
