@@ -11,7 +11,7 @@ use stripewise_format::rafs::{
 use super::{
     Problem, Progress,
     reader::{Reader, Wanted},
-    records::epochs,
+    records::{epochs, has_newer, heads},
     roots::newest_root,
     scan::{Found, scan},
 };
@@ -66,9 +66,11 @@ impl Base {
             problems,
             notes,
         };
-        let epochs = epochs(volume, &base.superblock).await.map_err(GroundError::from)?;
+        let heads = heads(volume, &base.superblock).await.map_err(GroundError::from)?;
+        let epochs = epochs(&heads, volume.geometry().data_columns());
         // A later anchor was durable if records count from it, and its place may hold an older one again.
-        let is_lost = epochs.keys().any(|epoch| *epoch > base.anchor.1.journal.epoch);
+        let epoch = base.anchor.1.journal.epoch;
+        let is_lost = has_newer(volume, &base.superblock, &heads, epoch).await.map_err(GroundError::from)?;
         if (is_lost || all.iter().any(Result::is_err))
             && !base.rebuild(volume, &epochs, newest.is_ok(), progress).await.map_err(GroundError::from)?
         {

@@ -39,7 +39,7 @@ pub(crate) use self::{
     ground::Base,
     items::{Items, Origin, Piece},
     owned::Owned,
-    records::{Edits, Records, epochs},
+    records::{Edits, Records, heads},
     walk::{Leaf, Walked},
 };
 use self::{

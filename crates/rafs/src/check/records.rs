@@ -107,30 +107,59 @@ impl Records {
     }
 }
 
-/// The epochs of all records that begin somewhere in the journal, with the lowest number of each and where that begins. Records were not looked
-/// at as a whole.
+/// The heads of all records that begin somewhere in the journal, each with the row where it begins. The records were not looked at as a
+/// whole: what a crash has left of a row may look like a head.
 ///
 /// # Errors
 /// If a row cannot be read just now.
-pub(crate) async fn epochs(
+pub(crate) async fn heads(
     volume: &Arc<dyn Volume>,
     superblock: &Superblock,
-) -> Result<BTreeMap<u64, JournalPosition>, IoError> {
-    let geometry = volume.geometry();
-    let mut found: BTreeMap<u64, JournalPosition> = BTreeMap::new();
+) -> Result<Vec<(u64, RecordHead)>, IoError> {
+    let rows = u64::from(volume.geometry().rows());
+    let mut found = Vec::new();
     for stripe in 0..superblock.journal_stripes {
-        for (row, first) in (0_u64..).zip(first_blocks(volume, stripe).await?) {
+        for (row, first) in (stripe * rows..).zip(first_blocks(volume, stripe).await?) {
             let head = first.and_then(|first| RecordHead::decode(&first, superblock.journal_id()).ok());
-            let Some(head) = head else { continue };
-            let block = (stripe * u64::from(geometry.rows()) + row) * u64::from(geometry.data_columns());
-            let position = JournalPosition { epoch: head.id.epoch, sequence: head.id.sequence, block };
-            let lowest = found.entry(position.epoch).or_insert(position);
-            if position.sequence < lowest.sequence {
-                *lowest = position;
-            }
+            found.extend(head.map(|head| (row, head)));
         }
     }
     Ok(found)
+}
+
+/// The epochs of records, with the lowest number of each and where that begins, in a journal whose rows have so many blocks.
+pub(crate) fn epochs(heads: &[(u64, RecordHead)], row_blocks: u32) -> BTreeMap<u64, JournalPosition> {
+    let mut found: BTreeMap<u64, JournalPosition> = BTreeMap::new();
+    for (row, head) in heads {
+        let block = row * u64::from(row_blocks);
+        let position = JournalPosition { epoch: head.id.epoch, sequence: head.id.sequence, block };
+        let lowest = found.entry(position.epoch).or_insert(position);
+        if position.sequence < lowest.sequence {
+            *lowest = position;
+        }
+    }
+    found
+}
+
+/// Whether a record of a later epoch than this is whole: then an anchor of that epoch was durable.
+///
+/// # Errors
+/// If it cannot be read just now.
+pub(crate) async fn has_newer(
+    volume: &Arc<dyn Volume>,
+    superblock: &Superblock,
+    heads: &[(u64, RecordHead)],
+    epoch: u64,
+) -> Result<bool, IoError> {
+    let stripes = (StripeNo(FIRST_JOURNAL_STRIPE), superblock.journal_stripes);
+    let from = JournalPosition { epoch, sequence: 0, block: 0 };
+    let journal = journal::Replay::new(volume.clone(), superblock.journal_id(), stripes, from);
+    for (row, head) in heads.iter().filter(|(_, head)| head.id.epoch > epoch) {
+        if journal.is_whole(*row, head).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The first block of each row of a stripe of the journal, if the medium has it.

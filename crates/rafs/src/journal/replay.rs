@@ -17,7 +17,7 @@ use crate::{
     healing::Healing,
     mutants::{Mutant, lives},
     shape::{BLOCK_BYTES, Cell, Order, StripeNo},
-    volume::Volume,
+    volume::{Volume, is_lost},
 };
 
 /// Why the journal cannot be replayed to its end.
@@ -286,6 +286,27 @@ impl Replay {
             let data = data.chunks(BLOCK_BYTES).map(|block| IoBuf::copy_of(block).freeze()).collect();
             Replayed { sequence: head.id.sequence, changes, data }
         }))
+    }
+
+    /// Whether the record that begins with a row is whole, as it lies there or as redundancy has it.
+    ///
+    /// # Errors
+    /// If it cannot be read just now.
+    pub(crate) async fn is_whole(&self, row: u64, found: &RecordHead) -> Result<bool, IoError> {
+        let is_it = |id: &RecordId| *id == found.id;
+        for way in std::iter::once(Way::Own).chain((0..self.volume.other_ways()).map(Way::Other)) {
+            let opened = match self.head(row, self.ring.rows(), is_it, way).await {
+                Ok(Ok(head)) => self.open(row, &head, way).await,
+                Ok(Err(_)) => continue,
+                Err(error) => Err(error),
+            };
+            match opened {
+                Ok(Ok(_) | Err(RecordError::Change(_))) => return Ok(true),
+                Err(error) if !is_lost(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(false)
     }
 
     fn rows_of(&self, head: &RecordHead) -> u64 {

@@ -29,7 +29,7 @@ use self::{
     room::{Purpose, Room},
 };
 use crate::{
-    check::{Copied, Origin, Owned, Piece, Plan, Problem, Progress, Report, epochs, reader::Reader},
+    check::{Copied, Origin, Owned, Piece, Plan, Problem, Progress, Report, heads, reader::Reader},
     fs::{Mapped, MountError},
     shape::{BLOCK_BYTES, BlockNo, StripeNo},
     store::{FileBlocks, plan_writes, write_row},
@@ -173,7 +173,8 @@ impl Mend<'_> {
             }
         }
         self.volume.flush().await?;
-        let last = epochs(self.volume, &superblock).await?.last_key_value().map_or(0, |(epoch, _)| *epoch);
+        let heads = heads(self.volume, &superblock).await?;
+        let last = heads.iter().map(|(_, head)| head.id.epoch).max().unwrap_or(0);
         let journal = self.plan.journal;
         let epoch = journal.epoch.max(last).saturating_add(1);
         Ok(Anchor {

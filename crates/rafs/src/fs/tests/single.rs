@@ -82,7 +82,7 @@ fn large_files_lie_in_stripes_of_their_own_and_are_overwritten_there() {
 
 #[test]
 fn a_hole_in_a_hole_takes_no_block() {
-    let mut world = plain();
+    let world = plain();
     let inode = file(&world, b"sparse", &[1; 5000]);
     let longer = SetAttr { size_bytes: Some(100_000), ..SetAttr::default() };
     world.run(move |fs| Box::pin(async move { fs.set_attr(inode, longer).await })).unwrap();

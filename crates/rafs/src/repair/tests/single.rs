@@ -1,13 +1,18 @@
 //! Single cases.
 
 use stripewise_device::IoErrorKind;
-use stripewise_format::rafs::anchor::AnchorError;
+use stripewise_format::rafs::{
+    anchor::{Anchor, AnchorError},
+    journal::{Change, RecordId},
+    key::{Key, KeyKind},
+    superblock::FIRST_JOURNAL_STRIPE,
+};
 
 use super::{stored::Stored, *};
 use crate::{
     journal::ReplayError,
-    shape::{BLOCK_BYTES, StripeNo},
-    store::{Ground, GroundError, OpenError, Purpose, Store},
+    shape::{BLOCK_BYTES, Cell, Order, StripeNo},
+    store::{Ground, GroundError, OpenError, Purpose, Store, read_anchor},
 };
 
 /// The first image of these that suits.
@@ -55,6 +60,52 @@ fn nothing_is_lost_with_the_newest_anchor() {
     assert!(matches!(opened, Err(OpenError::Replay(ReplayError::NewerAnchor { .. }))), "{opened:?}");
     assert!(problems(&volume).iter().any(|problem| matches!(problem, Problem::NewerTree { .. })));
     assert_all_is_there(&image, &volume);
+}
+
+/// The newest anchor's place has an older one again, and the journal's row before the first record of the next epoch has what a crash left:
+/// only a whole record of that epoch tells that the anchor was durable.
+#[test]
+fn what_only_looks_like_a_later_record_tells_of_no_later_anchor() {
+    let with_older_anchor = |image: &Image| {
+        let volume = Arc::new(image.volume.copy());
+        let stored = Stored::read(&volume.bytes_now(), volume.geometry, image.order);
+        let places = stored.superblock.anchor_places();
+        let read = |at: usize| {
+            now(read_anchor(&*as_volume(&volume), &stored.superblock, places[at])).unwrap().unwrap()
+        };
+        let (newest, older) = (read(stored.newest), read(1 - stored.newest));
+        let place = places[stored.newest];
+        let oldest = Anchor { generation: older.generation - 1, ..older };
+        for copy in stored.copies(place) {
+            volume.poke(copy, &oldest.encode(place, stored.superblock.uuid));
+        }
+        (volume, stored, newest, older)
+    };
+    let image = image(|image| {
+        let (volume, _, newest, older) = with_older_anchor(image);
+        newest.root.generation > older.root.generation && problems(&volume).is_empty()
+    });
+    for is_whole in [false, true] {
+        let (volume, stored, newest, _) = with_older_anchor(&image);
+        let (geometry, journal) = (volume.geometry, stored.superblock.journal_stripes);
+        let id = RecordId {
+            uuid: stored.superblock.journal_id(),
+            epoch: newest.journal.epoch,
+            sequence: newest.journal.sequence,
+        };
+        let none: [Vec<u8>; 0] = [];
+        let change = Change::Delete(Key::new(u64::MAX, KeyKind::Inode, 0));
+        let mut record = id.encode(&[change], &none, geometry.data_columns()).unwrap().bytes;
+        record[BLOCK_BYTES - 1] ^= u8::from(!is_whole);
+        let rows = journal * u64::from(geometry.rows());
+        let row = newest.journal.block / u64::from(geometry.data_columns()) % rows;
+        let cell = Cell { row: (row % u64::from(geometry.rows())) as u32, column: 0 };
+        let stripe = StripeNo(FIRST_JOURNAL_STRIPE + row / u64::from(geometry.rows()));
+        let block = geometry.block(stripe, geometry.slot(Order::Columns, cell));
+        volume.poke(geometry.offset_bytes(Order::Columns, block), &record);
+        let is_told = problems(&volume).iter().any(|problem| matches!(problem, Problem::NewerTree { .. }));
+        assert_eq!(is_told, is_whole);
+    }
 }
 
 /// A mount that writes would destroy what the lost one led to, even if no record tells of it.
