@@ -19,6 +19,7 @@ mod kept;
 mod line;
 mod log;
 mod modes;
+mod paper;
 mod passing;
 mod put;
 mod read;

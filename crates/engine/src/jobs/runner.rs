@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     error::ArrayError,
+    intent::Intent,
     life::Life,
     members::{
         endurance::{NOTE_BYTES_MAX, NOTE_BYTES_MIN, NOTE_INTERVAL_S},
@@ -220,7 +221,8 @@ impl Jobs {
         let total = regions.iter().map(|region| intent.map.stripes_in(*region)).sum();
         self.start_job(JobKind::Resync, None, total, 0);
         let mut pace = self.pace();
-        let mut result = Ok(());
+        let (mut result, mut walked) = (Ok(()), Vec::new());
+        let mut next_flush = self.next_checkpoint();
         for group in intent.map.groups(&regions) {
             let is_skipped = lives(Mutant::ResyncSkipsRegion) && group[0] % 2 == 1
                 || lives(Mutant::ResyncOfFirstGroup) && group[0] != regions[0];
@@ -228,36 +230,10 @@ impl Jobs {
                 group.iter().for_each(|region| intent.resynced(*region));
                 continue;
             }
-            if self.has_nothing_to_compare() {
-                // What a member being filled has here was never compared with the rest: it is filled again.
-                let first = intent.map.runs(group).map(|run| run.start).min().map(StripeIndex);
-                if let Some(first) = first
-                    && let Err(error) = self.roster.hold_back(first).await
-                {
-                    result = Err(error.into());
-                    break;
-                }
-                intent.map.runs(group).for_each(|run| self.count_done(&run));
-                group.iter().for_each(|region| intent.resynced(*region));
-                continue;
-            }
-            // What cannot be read stays marked, unless it is on record as lost; the resync continues with the
-            // other regions.
-            let walked = self.verify_runs(intent.map.runs(group), true, &mut pace, false).await;
-            let unverified = walked.unverified.into_iter().flatten().map(StripeIndex);
-            let stale: BTreeSet<usize> = unverified.map(|stripe| intent.map.region_of(stripe)).collect();
-            match walked.result {
-                Ok(()) | Err(Ended::Failed(ArrayError::Unreadable { .. })) => {
-                    // What was mended counts only once it is on the medium: else the next power failure undoes it, perhaps
-                    // when a member is missing.
-                    if !lives(Mutant::ResyncNotFlushed)
-                        && let Err(error) = self.stripes.flush().await
-                    {
-                        result = Err(error.into());
-                        break;
-                    }
-                    group.iter().filter(|region| !stale.contains(region)).for_each(|r| intent.resynced(*r));
-                    result = result.and(walked.result);
+            match self.resync_group(intent, group, &mut pace).await {
+                Ok((regions, read)) => {
+                    walked.extend(regions);
+                    result = result.and(read);
                 }
                 Err(ended) => {
                     if lives(Mutant::StoppedResyncForgets) {
@@ -267,10 +243,57 @@ impl Jobs {
                     break;
                 }
             }
+            if self.life.env().now() >= next_flush {
+                result = result.and(self.count_resynced(intent, &mut walked).await);
+                next_flush = self.next_checkpoint();
+            }
         }
-        self.end_job(result);
+        let counted = self.count_resynced(intent, &mut walked).await;
+        self.end_job(result.and(counted));
         // The healing of bad blocks waited for the resync.
         self.stripes.retry_healing();
+    }
+
+    /// Walks some regions. Returns those that are resynced, and what could not be read: that stays marked, unless it is on record as lost,
+    /// and the resync continues with the other regions.
+    async fn resync_group(
+        &self,
+        intent: &Intent,
+        group: &[usize],
+        pace: &mut Speed,
+    ) -> Result<(Vec<usize>, Result<(), Ended>), Ended> {
+        if self.has_nothing_to_compare() {
+            // What a member being filled has here was never compared with the rest: it is filled again.
+            let first = intent.map.runs(group).map(|run| run.start).min().map(StripeIndex);
+            if let Some(first) = first {
+                self.roster.hold_back(first).await?;
+            }
+            intent.map.runs(group).for_each(|run| self.count_done(&run));
+            return Ok((group.to_vec(), Ok(())));
+        }
+        let walked = self.verify_runs(intent.map.runs(group), true, pace, false).await;
+        let unverified = walked.unverified.into_iter().flatten().map(StripeIndex);
+        let stale: BTreeSet<usize> = unverified.map(|stripe| intent.map.region_of(stripe)).collect();
+        match walked.result {
+            Ok(()) | Err(Ended::Failed(ArrayError::Unreadable { .. })) => {
+                let regions = group.iter().filter(|region| !stale.contains(region)).copied();
+                Ok((regions.collect(), walked.result))
+            }
+            Err(ended) => Err(ended),
+        }
+    }
+
+    /// Regions that were walked count as resynced, once all that members have there is on the medium: what was mended, and what a program
+    /// that was killed had written. Else the next power failure undoes it, perhaps when a member is missing.
+    async fn count_resynced(&self, intent: &Intent, walked: &mut Vec<usize>) -> Result<(), Ended> {
+        if walked.is_empty() {
+            return Ok(());
+        }
+        if !lives(Mutant::ResyncNotFlushed) {
+            self.stripes.flush().await?;
+        }
+        walked.drain(..).for_each(|region| intent.resynced(region));
+        Ok(())
     }
 
     /// Whether as many members are lost as the level tolerates. Then what is left, whatever it is, defines
@@ -347,6 +370,11 @@ impl Jobs {
         if let Err(error) = self.roster.record(set_job).await {
             tracing::warn!(%error, "where the scrub stands could not be written down");
         }
+    }
+
+    /// When what a walk has done is made durable next.
+    fn next_checkpoint(&self) -> Timestamp {
+        Timestamp(self.life.env().now().0 + self.tuning.checkpoint_interval.as_nanos() as u64)
     }
 
     fn pace(&self) -> Speed {
@@ -515,12 +543,11 @@ impl Jobs {
                     }
                     Err(ended) => result = walk.halt(Err(ended)),
                 }
-                let now = self.life.env().now();
-                if result.is_ok() && now >= next_checkpoint {
+                if result.is_ok() && self.life.env().now() >= next_checkpoint {
                     if let Err(error) = self.checkpoint(slot, incoming).await {
                         result = walk.halt(Err(error.into()));
                     }
-                    next_checkpoint = Timestamp(now.0 + self.tuning.checkpoint_interval.as_nanos() as u64);
+                    next_checkpoint = self.next_checkpoint();
                 }
             }
         }
