@@ -1,6 +1,6 @@
 //! How much more memory this process may take, under the limits that a service manager or a shell has set. If
-//! that is little, clients may by default hold less: a daemon that is refused memory ends. The laboratory measures fewer points
-//! side by side.
+//! that is little, clients may by default hold less: a daemon that is refused memory ends. The laboratory then
+//! measures fewer points side by side.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ pub(crate) fn left_bytes() -> Option<u64> {
     of_addresses.into_iter().chain(of_group).min()
 }
 
-/// Bytes that this process may still take, also as the machine has them to give.
+/// Bytes that this process may still take, as far as the machine has them.
 pub(crate) fn available_bytes() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let machine = available_of(&meminfo).unwrap_or_else(memory_bytes);

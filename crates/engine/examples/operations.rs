@@ -12,7 +12,9 @@ use stripewise_device::{
     Device, IoBuf, WriteFlags,
     memory::{MemoryDevice, NullDevice},
 };
-use stripewise_engine::{Array, CacheKind, CacheSettings, CreateOptions, geometry::Level};
+use stripewise_engine::{
+    Array, CacheKind, CacheSettings, CreateOptions, StrideLimit, StrideLimits, geometry::Level,
+};
 use stripewise_parity::Kernel;
 use stripewise_sim::World;
 
@@ -23,6 +25,10 @@ const BLOCK: usize = 4096;
 /// What the cases of a cache write and read: a part of what it can hold.
 const HIT_BYTES: u64 = CACHE_BYTES / 4;
 const CACHE_BYTES: u64 = 32 << 20;
+/// The cache of scattered writes. They go to three times as much, as in msc-ct IV-B.
+const SMALL_CACHE_BYTES: u64 = 4 << 20;
+/// S_max of scattered writes: what the stride benchmark finds on the paper's drive.
+const STRIDE_MAX: u16 = 4;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -45,6 +51,9 @@ fn main() {
     if case.ends_with("-hit") {
         options.cache = Some(CacheSettings::new(CacheKind::Stripe, CACHE_BYTES));
     }
+    let destaged = case.strip_prefix("scattered-").and_then(kind);
+    options.cache =
+        options.cache.or(destaged.map(|kind| CacheSettings::as_in_paper(kind, SMALL_CACHE_BYTES)));
     let env = world.env();
     let array =
         world.run(async move { Array::create(env, options).await }).expect("memory members do not fail");
@@ -54,9 +63,11 @@ fn main() {
         "full-stripe" => world.run(full_stripes(array, count)),
         "write-hit" => world.run(write_hits(array, count)),
         "read-hit" => world.run(read_hits(array, count)),
+        _ if destaged.is_some() => world.run(scattered_writes(array, count)),
         _ => {
             eprintln!(
-                "give random-write, random-read, full-stripe, write-hit or read-hit and a count, or kernel"
+                "give random-write, random-read, full-stripe, write-hit, read-hit, scattered-pbg, scattered-stripe or \
+                 scattered-stripe+ct and a count, or kernel"
             );
         }
     }
@@ -70,6 +81,25 @@ async fn random_writes(array: Array, count: u64) {
         let at = rng.u64(..blocks) * BLOCK as u64;
         array.write(at, data.clone(), WriteFlags::default()).await.expect("memory members do not fail");
     }
+}
+
+/// The cache of this name.
+fn kind(name: &str) -> Option<CacheKind> {
+    CacheKind::ALL.into_iter().find(|kind| *kind != CacheKind::None && kind.name() == name)
+}
+
+/// Writes of a block anywhere in three times what the cache holds, to the end of a flush.
+async fn scattered_writes(array: Array, count: u64) {
+    let limit = Some(StrideLimit::Blocks(STRIDE_MAX));
+    array.limit_strides(StrideLimits { read: limit, write: limit }).await.expect("members keep a limit");
+    let blocks = 3 * SMALL_CACHE_BYTES / BLOCK as u64;
+    let mut rng = Rng::with_seed(1);
+    let data = IoBuf::copy_of(&[7; BLOCK]).freeze();
+    for _ in 0..count {
+        let at = rng.u64(..blocks) * BLOCK as u64;
+        array.write(at, data.clone(), WriteFlags::default()).await.expect("memory members do not fail");
+    }
+    array.flush().await.expect("memory members do not fail");
 }
 
 async fn random_reads(array: Array, count: u64) {

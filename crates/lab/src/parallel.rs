@@ -43,15 +43,18 @@ pub fn map_within<P: Sync, R: Send>(
     points: &[P],
     run: impl Fn(&P) -> R + Sync,
 ) -> Vec<R> {
-    let room = Room { all: memory.bytes, free: Mutex::new(memory.bytes), freed: Condvar::new() };
+    let (room, line) = (Room::of(memory.bytes), Mutex::new(()));
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let results: Mutex<Vec<Option<R>>> = Mutex::new(points.iter().map(|_| None).collect());
     on_progress(name, 0, points.len());
     let work = || {
-        while let Some((index, point)) = Some(next.fetch_add(1, Ordering::Relaxed))
-            .and_then(|index| points.get(index).map(|point| (index, point)))
-        {
+        loop {
+            // Points begin in their order: one that waits for memory is not passed by those that need less.
+            let first = line.lock().expect("no holder panics");
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(point) = points.get(index) else { return };
             let taken = room.take((memory.of)(point));
+            drop(first);
             let result = run(point);
             drop(taken);
             results.lock().expect("no holder panics")[index] = Some(result);
@@ -78,6 +81,12 @@ struct Taken<'a> {
 }
 
 impl Room {
+    /// So many bytes. With none, points take turns.
+    fn of(bytes: u64) -> Self {
+        let all = bytes.max(1);
+        Self { all, free: Mutex::new(all), freed: Condvar::new() }
+    }
+
     /// Takes so many bytes, or all there are, once they are free.
     fn take(&self, bytes: u64) -> Taken<'_> {
         let bytes = bytes.min(self.all);
@@ -113,7 +122,7 @@ mod tests {
     #[test]
     fn points_wait_for_memory_and_one_that_is_too_large_runs_alone() {
         let (at_work, most) = (Mutex::new((0, 0)), AtomicUsize::new(0));
-        let room = Room { all: 10, free: Mutex::new(10), freed: Condvar::new() };
+        let room = Room::of(10);
         let work = |bytes: u64| {
             let _taken = room.take(bytes);
             let mut now = at_work.lock().unwrap();
@@ -135,9 +144,18 @@ mod tests {
     }
 
     #[test]
-    fn results_are_the_same_with_little_memory() {
-        let points: Vec<u64> = (0..50).collect();
-        let memory = Memory { bytes: 1, of: &|_| 1 };
-        assert_eq!(map_within(&memory, "", &|_, _, _| (), &points, |x| x + 1)[49], 50);
+    fn with_little_memory_points_take_turns_and_results_are_the_same() {
+        let at_work = AtomicUsize::new(0);
+        let run = |x: &u64| {
+            assert_eq!(at_work.fetch_add(1, Ordering::Relaxed), 0, "another point is at work");
+            thread::sleep(std::time::Duration::from_millis(1));
+            at_work.fetch_sub(1, Ordering::Relaxed);
+            x + 1
+        };
+        let points: Vec<u64> = (0..20).collect();
+        for bytes in [0, 1, 7] {
+            let memory = Memory { bytes, of: &|_| 4 };
+            assert_eq!(map_within(&memory, "", &|_, _, _| (), &points, run)[19], 20);
+        }
     }
 }

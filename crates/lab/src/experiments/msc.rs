@@ -27,7 +27,8 @@ pub(super) struct Cache {
     pub(super) name: &'static str,
     kind: CacheKind,
     way: CacheWay,
-    destage: Destage,
+    /// How it destages.
+    pub(super) destage: Destage,
     through: bool,
 }
 

@@ -19,11 +19,11 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
     source: "ours, on the array and loads of msc-ct IV-B and IV-C",
     setting: &[
         "msc-ct destages from 95 % dirty until below 85 % (hlm), what was written longest ago first (lrw). Ours destages the sooner the \
-         more is dirty (lt), and first what frees most blocks for the time that members take (gain). Here one of the two changes at \
-         a time, on the paper's MSC-CT and on our stripe+ct; all else of each stays. wow is the third order: by place, round and round; what was written again since the last round is spared \
-         once.",
-        "Array, caches and loads are those of msc-random and msc-clients: writes of 4 KiB in workspaces of 1 and 8 GB; 32 clients, who \
-         keep about as much dirty as the cache may hold, and 128. From an empty cache to the end of a last flush.",
+         more is dirty (lt), and first what frees most blocks for the time that members take (gain). The third order is wow: by \
+         place, round and round; what was written again since the last round is spared once. Here one of the two parts changes at \
+         a time, on the paper's MSC-CT and on our stripe+ct, with all else alike.",
+        "Array, caches and loads are those of msc-random and msc-clients: 4 KiB written in workspaces of 1 and 8 GB; 32 clients; and \
+         128 clients. What 32 clients keep dirty is about as much as the cache may hold. From an empty cache to the end of a last flush.",
     ],
     points: Points::Modelled(points),
     findings,
@@ -34,13 +34,9 @@ struct Base {
     /// For the name of a file.
     word: &'static str,
     of: Cache,
-    destage: Destage,
 }
 
-static BASES: [Base; 2] = [
-    Base { word: "paper", of: CT, destage: Destage::PAPER },
-    Base { word: "ours", of: OURS, destage: Destage::OURS },
-];
+static BASES: [Base; 2] = [Base { word: "paper", of: CT }, Base { word: "ours", of: OURS }];
 
 /// What takes turns in each part.
 const WHEN: [&str; 2] = ["hlm", "lt"];
@@ -51,11 +47,11 @@ const BEHIND: f64 = 0.97;
 impl Base {
     /// With this part changed. The name in plots and tables is the policies'.
     fn when(&self, when: &'static str) -> Cache {
-        self.with(Destage { when, ..self.destage })
+        self.with(Destage { when, ..self.of.destage })
     }
 
     fn what(&self, what: &'static str) -> Cache {
-        self.with(Destage { what, ..self.destage })
+        self.with(Destage { what, ..self.of.destage })
     }
 
     fn with(&self, destage: Destage) -> Cache {
@@ -118,17 +114,17 @@ fn findings(results: &Results) -> Findings {
 }
 
 fn claims(results: &Results, base: &Base) -> [Claim; 2] {
-    let (name, Destage { when, what, .. }) = (base.of.name, base.destage);
+    let (name, Destage { when, what, .. }) = (base.of.name, base.of.destage);
     [
         never_behind(
             results,
-            format!("On {name} (with {what}) lt is never slower than hlm (within 3 %)."),
+            format!("Of {name}, with {what}: lt is never slower than hlm (within 3 %)."),
             base.when("lt"),
             &[base.when("hlm")],
         ),
         never_behind(
             results,
-            format!("On {name} (with {when}) gain is never slower than lrw and wow (within 3 %)."),
+            format!("Of {name}, with {when}: gain is never slower than lrw and wow (within 3 %)."),
             base.what("gain"),
             &[base.what("lrw"), base.what("wow")],
         ),
@@ -160,7 +156,7 @@ fn never_behind(results: &Results, statement: String, of: Cache, others: &[Cache
 
 /// Each over the base as it is.
 fn plot(results: &Results, base: &Base) -> Plot {
-    let own = base.with(base.destage);
+    let own = base.with(base.of.destage);
     let over = |load: &Load, cache: Cache| {
         results.speed_up(&(load.point)(results.effort, cache), &(load.point)(results.effort, own))
     };
@@ -197,7 +193,7 @@ mod tests {
         assert_eq!(names(&BASES[0]), ["hlm, lrw", "lt, lrw", "hlm, wow", "hlm, gain"]);
         assert_eq!(names(&BASES[1]), ["hlm, gain", "lt, gain", "lt, lrw", "lt, wow"]);
         let own =
-            |base: &Base| base.all().into_iter().find(|cache| cache.name == name(base.destage)).unwrap();
+            |base: &Base| base.all().into_iter().find(|cache| cache.name == name(base.of.destage)).unwrap();
         for (base, known) in BASES.iter().zip([CT, OURS]) {
             let keys = [own(base), known].map(|cache| (LOADS[0].point)(Effort::Full, cache).key());
             assert_eq!(keys[0], keys[1], "msc-random has it, too");

@@ -72,7 +72,7 @@ impl Series {
         Self { name: name.into(), points, scatter: Vec::new(), style, hue }
     }
 
-    /// Whether its scatter is drawn: the parts of a whole share one height.
+    /// Whether its scatter is drawn. That of parts of a whole is not: they stand on one another.
     fn has_whiskers(&self) -> bool {
         self.style != Style::Stacked
     }

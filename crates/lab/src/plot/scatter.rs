@@ -38,7 +38,8 @@ impl Plot {
 
     /// The most seeds that one of its points has; none if it has a single one's values.
     pub(super) fn seeds(&self) -> Option<usize> {
-        let all = self.series.iter().flat_map(|series| &series.scatter);
+        let all =
+            self.series.iter().filter(|series| series.has_whiskers()).flat_map(|series| &series.scatter);
         all.map(|scatter| scatter.seeds).max().filter(|seeds| *seeds > 1)
     }
 }

@@ -1,7 +1,7 @@
 //! The cache of a point's array.
 
 use stripewise_engine::{
-    CacheAlloc, CacheKind, CachePast, CacheSettings, ReadCache,
+    CacheKind, CacheSettings,
     destage::{WHAT, WHEN},
     plan::passes::GapRule,
 };
@@ -67,29 +67,16 @@ impl CacheSetting {
     /// If the engine has no such policy.
     pub(super) fn settings(&self) -> CacheSettings {
         let Destage { when, what, gaps } = self.destage;
-        let settings = CacheSettings {
+        let settings = match self.way {
+            CacheWay::Paper => CacheSettings::as_in_paper(self.kind, self.size_bytes),
+            CacheWay::Ours => CacheSettings::new(self.kind, self.size_bytes),
+        };
+        CacheSettings {
             when: WHEN.iter().find(|policy| policy.name == when).expect("the engine has it"),
             what: WHAT.iter().find(|policy| policy.name == what).expect("the engine has it"),
             gaps,
-            ..CacheSettings::new(self.kind, self.size_bytes)
-        };
-        match self.way {
-            CacheWay::Ours => settings,
-            CacheWay::Paper => as_in_paper(settings),
+            ..settings
         }
-    }
-}
-
-/// These settings with all else as msc-ct's driver has it.
-fn as_in_paper(settings: CacheSettings) -> CacheSettings {
-    CacheSettings {
-        age: None,
-        idle: None,
-        flush_time: None,
-        read: ReadCache::Written,
-        alloc: CacheAlloc::Stripe,
-        past: CachePast::Never,
-        ..settings
     }
 }
 
