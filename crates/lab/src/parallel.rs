@@ -43,16 +43,17 @@ pub fn map_within<P: Sync, R: Send>(
     points: &[P],
     run: impl Fn(&P) -> R + Sync,
 ) -> Vec<R> {
-    let (room, line) = (Room::of(memory.bytes), Mutex::new(()));
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let room = Room::of(memory.bytes);
+    let (next, done) = (Mutex::new(0), AtomicUsize::new(0));
     let results: Mutex<Vec<Option<R>>> = Mutex::new(points.iter().map(|_| None).collect());
     on_progress(name, 0, points.len());
     let work = || {
         loop {
             // Points begin in their order: one that waits for memory is not passed by those that need less.
-            let first = line.lock().expect("no holder panics");
-            let index = next.fetch_add(1, Ordering::Relaxed);
+            let mut first = next.lock().expect("no holder panics");
+            let index: usize = *first;
             let Some(point) = points.get(index) else { return };
+            *first += 1;
             let taken = room.take((memory.of)(point));
             drop(first);
             let result = run(point);
@@ -81,7 +82,7 @@ struct Taken<'a> {
 }
 
 impl Room {
-    /// So many bytes. With none, points take turns.
+    /// So many bytes. If there are none, points take turns.
     fn of(bytes: u64) -> Self {
         let all = bytes.max(1);
         Self { all, free: Mutex::new(all), freed: Condvar::new() }

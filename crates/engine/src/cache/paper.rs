@@ -14,6 +14,8 @@ impl CacheSettings {
         Self {
             when: named(WHEN, "hlm"),
             what: named(WHAT, "lrw"),
+            low_percent: 85,
+            high_percent: 95,
             age: None,
             idle: None,
             flush_time: None,

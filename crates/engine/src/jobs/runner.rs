@@ -243,8 +243,11 @@ impl Jobs {
                     break;
                 }
             }
-            if self.life.env().now() >= next_flush {
-                result = result.and(self.count_resynced(intent, &mut walked).await);
+            if self.life.env().now() >= next_flush || self.board.is_paused() {
+                if let Err(ended) = self.count_resynced(intent, &mut walked).await {
+                    result = Err(ended);
+                    break;
+                }
                 next_flush = self.next_checkpoint();
             }
         }
@@ -283,8 +286,8 @@ impl Jobs {
         }
     }
 
-    /// Regions that were walked count as resynced, once all that members have there is on the medium: what was mended, and what a program
-    /// that was killed had written. Else the next power failure undoes it, perhaps when a member is missing.
+    /// Regions that were walked count as resynced once all that members had there is on the medium: what was mended, and what a program
+    /// that was killed had written. Otherwise the next power failure undoes it, perhaps when a member is missing.
     async fn count_resynced(&self, intent: &Intent, walked: &mut Vec<usize>) -> Result<(), Ended> {
         if walked.is_empty() {
             return Ok(());

@@ -22,7 +22,7 @@ pub struct Tuning {
     /// Bytes of a member that a resync of distributed regions reads without a gap: enough that a disk streams
     /// most of the time, and so few that some regions are finished before all are.
     pub group_bytes: u64,
-    /// How often a job writes down where it stands.
+    /// How often a job makes durable what it has done, and where it stands.
     pub checkpoint_interval: Duration,
     /// How often housekeeping looks for idle regions and heals noted blocks. A region is cleared after one to
     /// two intervals.

@@ -22,8 +22,9 @@ pub(super) static EXPERIMENT: Experiment = Experiment {
          more is dirty (lt), and first what frees most blocks for the time that members take (gain). The third order is wow: by \
          place, round and round; what was written again since the last round is spared once. Here one of the two parts changes at \
          a time, on the paper's MSC-CT and on our stripe+ct, with all else alike.",
-        "Array, caches and loads are those of msc-random and msc-clients: 4 KiB written in workspaces of 1 and 8 GB; 32 clients; and \
-         128 clients. What 32 clients keep dirty is about as much as the cache may hold. From an empty cache to the end of a last flush.",
+        "Array, caches and loads are those of msc-random and msc-clients: 4 KiB written in workspaces of 1 and 8 GB, and the files of 32 \
+         and of 128 clients. What 32 clients keep dirty is about as much as the cache may hold. All are measured from an empty cache \
+         to the end of a last flush.",
     ],
     points: Points::Modelled(points),
     findings,
@@ -118,13 +119,13 @@ fn claims(results: &Results, base: &Base) -> [Claim; 2] {
     [
         never_behind(
             results,
-            format!("Of {name}, with {what}: lt is never slower than hlm (within 3 %)."),
+            format!("On {name} with {what}, lt is never slower than hlm (within 3 %)."),
             base.when("lt"),
             &[base.when("hlm")],
         ),
         never_behind(
             results,
-            format!("Of {name}, with {when}: gain is never slower than lrw and wow (within 3 %)."),
+            format!("On {name} with {when}, gain is never slower than lrw and wow (within 3 %)."),
             base.what("gain"),
             &[base.what("lrw"), base.what("wow")],
         ),

@@ -5,14 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use stripewise_device::IoError;
 use stripewise_format::rafs::{
     anchor::{Anchor, JournalPosition, Root},
+    journal::RecordHead,
     superblock::Superblock,
 };
 
 use super::{
     Problem, Progress,
     reader::{Reader, Wanted},
-    records::{epochs, has_newer, heads},
-    roots::newest_root,
+    records::{epochs, has_whole, heads},
+    roots::{has_lost_nodes, newest_root},
     scan::{Found, scan},
 };
 use crate::{
@@ -68,10 +69,9 @@ impl Base {
         };
         let heads = heads(volume, &base.superblock).await.map_err(GroundError::from)?;
         let epochs = epochs(&heads, volume.geometry().data_columns());
-        // A later anchor was durable if records count from it, and its place may hold an older one again.
-        let epoch = base.anchor.1.journal.epoch;
-        let is_lost = has_newer(volume, &base.superblock, &heads, epoch).await.map_err(GroundError::from)?;
-        if (is_lost || all.iter().any(Result::is_err))
+        let is_lost = all.iter().any(Result::is_err)
+            || base.is_newer_lost(volume, &heads).await.map_err(GroundError::from)?;
+        if is_lost
             && !base.rebuild(volume, &epochs, newest.is_ok(), progress).await.map_err(GroundError::from)?
         {
             newest.map_err(GroundError::from)?;
@@ -90,6 +90,24 @@ impl Base {
         let (next_place, generation) = (1 - anchor.0, anchor.1.generation);
         let found = Some(Vec::new());
         Ok(Self { superblock, anchor, next_place, generation, found, problems, notes: Vec::new() })
+    }
+
+    /// Whether a later anchor was durable, whose place holds an older one again: a record counts from it. If what looks like the head of one
+    /// is all that there is, the anchor's own tree decides: what came later may have taken the places of its nodes.
+    async fn is_newer_lost(
+        &self,
+        volume: &Arc<dyn Volume>,
+        heads: &[(u64, RecordHead)],
+    ) -> Result<bool, IoError> {
+        let epoch = self.anchor.1.journal.epoch;
+        let newer: Vec<_> = heads.iter().filter(|(_, head)| head.id.epoch > epoch).copied().collect();
+        if newer.is_empty() || has_whole(volume, &self.superblock, &newer).await? {
+            return Ok(!newer.is_empty());
+        }
+        match self.root() {
+            Some(root) => has_lost_nodes(&Reader::new(volume.clone(), &self.superblock), root).await,
+            None => Ok(false),
+        }
     }
 
     /// An anchor is lost. If it was the newer one, its tree is there still. Returns whether there is a tree.

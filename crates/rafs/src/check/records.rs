@@ -141,20 +141,20 @@ pub(crate) fn epochs(heads: &[(u64, RecordHead)], row_blocks: u32) -> BTreeMap<u
     found
 }
 
-/// Whether a record of a later epoch than this is whole: then an anchor of that epoch was durable.
+/// Whether one of the records that seem to begin with these heads is whole.
 ///
 /// # Errors
 /// If it cannot be read just now.
-pub(crate) async fn has_newer(
+pub(crate) async fn has_whole(
     volume: &Arc<dyn Volume>,
     superblock: &Superblock,
     heads: &[(u64, RecordHead)],
-    epoch: u64,
 ) -> Result<bool, IoError> {
     let stripes = (StripeNo(FIRST_JOURNAL_STRIPE), superblock.journal_stripes);
-    let from = JournalPosition { epoch, sequence: 0, block: 0 };
+    // Nothing is repeated: from where on does not matter.
+    let from = JournalPosition { epoch: 0, sequence: 0, block: 0 };
     let journal = journal::Replay::new(volume.clone(), superblock.journal_id(), stripes, from);
-    for (row, head) in heads.iter().filter(|(_, head)| head.id.epoch > epoch) {
+    for (row, head) in heads {
         if journal.is_whole(*row, head).await? {
             return Ok(true);
         }

@@ -74,6 +74,14 @@ pub(crate) async fn newest_root(
     Ok(best.map(|(_, root)| root))
 }
 
+/// Whether nodes of a tree are lost.
+///
+/// # Errors
+/// If a node cannot be read just now.
+pub(crate) async fn has_lost_nodes(reader: &Reader, root: Wanted) -> Result<bool, IoError> {
+    Ok(Sums::of(reader, root).await?.lost > 0)
+}
+
 impl Sums {
     async fn of(reader: &Reader, root: Wanted) -> Result<Self, IoError> {
         let (mut walked, mut sums) = (Walked::default(), Self::default());

@@ -62,8 +62,8 @@ fn nothing_is_lost_with_the_newest_anchor() {
     assert_all_is_there(&image, &volume);
 }
 
-/// The newest anchor's place has an older one again, and the journal's row before the first record of the next epoch has what a crash left:
-/// only a whole record of that epoch tells that the anchor was durable.
+/// The newest anchor's place has an older one again, and a record of its epoch begins where its first one would: only if that is whole, it
+/// tells that the anchor was durable.
 #[test]
 fn what_only_looks_like_a_later_record_tells_of_no_later_anchor() {
     let with_older_anchor = |image: &Image| {
