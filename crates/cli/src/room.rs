@@ -20,6 +20,7 @@ pub(crate) fn left_bytes() -> Option<u64> {
 }
 
 /// Bytes that this process may still take, as far as the machine has them.
+#[cfg(feature = "lab")]
 pub(crate) fn available_bytes() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let machine = available_of(&meminfo).unwrap_or_else(memory_bytes);
@@ -27,6 +28,7 @@ pub(crate) fn available_bytes() -> u64 {
 }
 
 /// What the kernel could give without swapping, from `/proc/meminfo`.
+#[cfg(feature = "lab")]
 fn available_of(meminfo: &str) -> Option<u64> {
     let value = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = value.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
@@ -90,6 +92,7 @@ mod tests {
         assert_eq!(told("not at all", &[]), None);
     }
 
+    #[cfg(feature = "lab")]
     #[test]
     fn what_the_machine_could_give_is_told_in_bytes() {
         let meminfo = "MemTotal:       24689764 kB\nMemAvailable:    2048 kB\n";
