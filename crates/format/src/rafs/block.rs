@@ -5,7 +5,7 @@ use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::crc::crc32c_with_hole;
+use crate::crc::{crc32c_with_hole, mixed};
 use crate::media::BLOCK_LEN;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -119,8 +119,14 @@ pub fn seal(block: &mut [u8], kind: BlockKind, head: &Head) {
         generation: U64::new(head.generation),
     };
     block[..HEAD_LEN].copy_from_slice(raw.as_bytes());
-    let crc = crc32c_with_hole(block, CRC_AT);
+    let crc = sum(block, kind);
     block[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// What is stored as the CRC of a block. Superblocks are not mixed: any version can tell that they are whole, and which version they have.
+fn sum(block: &[u8], kind: BlockKind) -> u32 {
+    let crc = crc32c_with_hole(block, CRC_AT);
+    if kind == BlockKind::Superblock { crc } else { mixed(crc) }
 }
 
 /// Checks a block of any place and owner. Returns its head and its payload.
@@ -134,7 +140,7 @@ pub fn open(block: &[u8], kind: BlockKind) -> Result<(Head, &[u8]), BlockError> 
     if raw.magic != kind.magic() {
         return Err(BlockError::NoMagic { found: raw.magic });
     }
-    let (stored, computed) = (raw.crc.get(), crc32c_with_hole(block, CRC_AT));
+    let (stored, computed) = (raw.crc.get(), sum(block, kind));
     if stored != computed {
         return Err(BlockError::Crc { stored, computed });
     }

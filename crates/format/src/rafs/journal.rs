@@ -13,7 +13,7 @@ use super::{
     space::GroupKind,
     value::{Parts, VALUE_MAX, ValueError},
 };
-use crate::crc::crc32c_with_hole_of;
+use crate::crc::{crc32c_with_hole_of, mixed};
 use crate::media::BLOCK_LEN;
 
 /// How every record begins.
@@ -175,7 +175,7 @@ impl RecordId {
             reserved_56: [0; 8],
         };
         bytes[..HEAD_LEN].copy_from_slice(raw.as_bytes());
-        let crc = crc32c_with_hole_of(&bytes, CRC_AT, data);
+        let crc = mixed(crc32c_with_hole_of(&bytes, CRC_AT, data));
         bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
         Some(Front { bytes, blocks })
     }
@@ -229,7 +229,7 @@ impl RecordHead {
         let wanted = self.end() as usize;
         let too_short = RecordError::TooShort { have: record.len(), wanted };
         let (front, data) = record.get(..wanted).ok_or(too_short)?.split_at(self.front_bytes());
-        let computed = crc32c_with_hole_of(front, CRC_AT, &[data]);
+        let computed = mixed(crc32c_with_hole_of(front, CRC_AT, &[data]));
         if computed != self.crc {
             return Err(RecordError::Crc { stored: self.crc, computed });
         }

@@ -9,7 +9,7 @@ use super::block::{self, BlockError, BlockKind, Head};
 use crate::media::BLOCK_LEN;
 
 /// The version that is written.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a label, in UTF-8.
 pub const LABEL_LEN: usize = 64;
 /// The stripes before the journal: superblock and two anchors.
@@ -84,9 +84,9 @@ pub enum SuperblockError {
     /// It is no superblock, or a damaged one.
     #[error(transparent)]
     Block(#[from] BlockError),
-    /// A later version wrote it.
+    /// Another version wrote it.
     #[error(
-        "the file system has version {found}, and this program knows version {VERSION}; use a later program"
+        "the file system has version {found}, and this program knows version {VERSION} only; use a program that knows version {found}"
     )]
     Version {
         /// The file system's.
