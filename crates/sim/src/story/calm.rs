@@ -154,7 +154,7 @@ impl Story {
 
     /// Waits for jobs. A member whose request has failed is dropped only once the requests beside it are done: waits for that,
     /// too, and for the jobs that follow.
-    fn drop_the_failed(&mut self) -> Result<ArrayReport, Violation> {
+    pub(super) fn drop_the_failed(&mut self) -> Result<ArrayReport, Violation> {
         let report = self.wait_for_jobs()?;
         if self.units.iter().all(|unit| unit.faults.failed() == 0) {
             return Ok(report);
