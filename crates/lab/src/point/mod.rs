@@ -57,7 +57,7 @@ pub enum Measured {
 /// 1.2; with parity beside the data it is less.
 const LEAD_CACHES: f64 = 1.5;
 
-/// What the models and a script of a point take at most, as measured.
+/// An allowance for the models and the script of a point. It is estimated, not measured.
 const MODELS_BYTES: u64 = 256 << 20;
 
 /// Writes of one length, one pass after another over the same array; sequential ones continue where the
