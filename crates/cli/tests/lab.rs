@@ -59,6 +59,20 @@ fn refused(args: &[&str]) -> String {
 }
 
 #[test]
+fn a_file_that_is_no_loadfile_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, calls) = (folder.path().join("out"), folder.path().join("calls"));
+    std::fs::write(&calls, "NTCreateX once\n").unwrap();
+    let run = |calls: &str| {
+        refused(&["run", "msc-clients", "--quick", "--loadfile", calls, "--out", out.to_str().unwrap()])
+    };
+    let told = run(calls.to_str().unwrap());
+    assert!(told.contains("line 1: the call has no status") && told.contains("client.txt"), "{told}");
+    assert!(run("/nowhere/client.txt").contains("/nowhere/client.txt: No such file"));
+    assert!(!out.exists());
+}
+
+#[test]
 fn experiments_are_listed_run_and_reported() {
     let listed = String::from_utf8(lab(&["list"]).stdout).unwrap();
     assert!(listed.contains("modthresh-fine") && listed.contains("raid4s-slides"), "{listed}");

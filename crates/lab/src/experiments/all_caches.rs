@@ -3,7 +3,8 @@
 use super::{
     Effort, Results, msc,
     msc::{AUTO, CT, Cache, NONE, SC},
-    msc_clients, policy,
+    msc_clients::{self, Given},
+    policy,
 };
 use crate::{
     arrays::{HddSetting, Shape, shapes},
@@ -91,7 +92,7 @@ fn in_workspace(effort: Effort, gb: u64) -> WriteLoad {
 }
 
 fn clients(effort: Effort, count: u64) -> WriteLoad {
-    msc_clients::with_clients(effort, NONE, count).load
+    msc_clients::with_clients(Given::own_mix(effort), NONE, count).load
 }
 
 fn point(effort: Effort, load: &Load, setting: Setting) -> Point {

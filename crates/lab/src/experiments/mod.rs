@@ -48,7 +48,7 @@ use thiserror::Error;
 pub use results::{AnyOutcome, Results};
 
 pub use crate::validate::Effort;
-use crate::{findings::Findings, machine::Machine, point::Point, realtime::RealTimePoint};
+use crate::{ext3::Loadfile, findings::Findings, machine::Machine, point::Point, realtime::RealTimePoint};
 
 /// One experiment.
 pub struct Experiment {
@@ -70,6 +70,8 @@ pub struct Experiment {
 pub enum Points {
     /// Arrays on modelled disks in virtual time: for a seed, the same on every machine.
     Modelled(fn(Effort) -> Vec<Point>),
+    /// The same, under the calls of DBench's clients if a loadfile has them.
+    Clients(fn(Effort, Option<Loadfile>) -> Vec<Point>),
     /// Arrays in memory in real time: they depend on the machine, which limits the number of threads.
     RealTime(fn(Effort, &Machine) -> Vec<RealTimePoint>),
 }
@@ -80,10 +82,11 @@ impl Experiment {
         matches!(self.points, Points::RealTime(_))
     }
 
-    /// Its points on modelled disks.
-    pub fn modelled(&self, effort: Effort) -> Vec<Point> {
+    /// Its points on modelled disks, with this loadfile of DBench's.
+    pub fn modelled(&self, effort: Effort, loadfile: Option<Loadfile>) -> Vec<Point> {
         match self.points {
             Points::Modelled(points) => points(effort),
+            Points::Clients(points) => points(effort, loadfile),
             Points::RealTime(_) => Vec::new(),
         }
     }
@@ -91,14 +94,14 @@ impl Experiment {
     /// Its points on a machine.
     pub fn real_time(&self, effort: Effort, machine: &Machine) -> Vec<RealTimePoint> {
         match self.points {
-            Points::Modelled(_) => Vec::new(),
+            Points::Modelled(_) | Points::Clients(_) => Vec::new(),
             Points::RealTime(points) => points(effort, machine),
         }
     }
 
     /// The keys of all its points.
-    pub fn keys(&self, effort: Effort, machine: &Machine) -> Vec<String> {
-        let modelled = self.modelled(effort).into_iter().map(|point| point.key());
+    pub fn keys(&self, effort: Effort, loadfile: Option<Loadfile>, machine: &Machine) -> Vec<String> {
+        let modelled = self.modelled(effort, loadfile).into_iter().map(|point| point.key());
         modelled.chain(self.real_time(effort, machine).iter().map(|point| point.key(machine))).collect()
     }
 }
@@ -218,7 +221,7 @@ mod tests {
             "docs/experiments.md shows half_stripe.rs as it is"
         );
         let experiment = &half_stripe::EXPERIMENT;
-        let points = experiment.modelled(Effort::Quick).into_iter();
+        let points = experiment.modelled(Effort::Quick, None).into_iter();
         let outcomes = points.map(|point| (point.key(), measure(&point, 1).into())).collect();
         let findings = (experiment.findings)(&Results::new(Effort::Quick, Machine::here(), outcomes));
         assert!(findings.claims.iter().all(|claim| claim.measured.ends_with('x')), "{:?}", findings.claims);
@@ -231,7 +234,7 @@ mod tests {
             ["raid4s-seq", "raid4s-random", "raid4s-unaligned", "modthresh-fine", "modthresh-aligned"];
         for experiment in comparing.map(|id| with_id(id).unwrap()) {
             for effort in [Effort::Quick, Effort::Full] {
-                let points = experiment.modelled(effort);
+                let points = experiment.modelled(effort, None);
                 let has = |shape: &&Shape| points.iter().any(|point| point.shape.id == shape.id);
                 assert!(raid4s::ARRAYS.iter().all(has), "{}: an array has no points", experiment.id);
             }
@@ -319,7 +322,7 @@ mod tests {
                 && point.hdd == HddSetting::default()
         };
         let of = |experiment: &&'static Experiment| {
-            let point = experiment.modelled(Effort::Quick).into_iter().find(is_asked)?;
+            let point = experiment.modelled(Effort::Quick, None).into_iter().find(is_asked)?;
             Some((experiment.id, measure(&point, 1).mb_per_s()))
         };
         EXPERIMENTS.iter().filter_map(of).collect()
@@ -340,7 +343,7 @@ mod tests {
     fn points_are_told_apart_by_their_keys_and_what_is_missing_leaves_claims_open() {
         for experiment in EXPERIMENTS {
             for effort in [Effort::Quick, Effort::Full] {
-                let keys = experiment.keys(effort, &Machine::here());
+                let keys = experiment.keys(effort, None, &Machine::here());
                 let distinct: BTreeSet<_> = keys.iter().collect();
                 assert_eq!(keys.len(), distinct.len(), "{}: a point is there twice", experiment.id);
                 let nothing = Results::new(effort, Machine::here(), Default::default());

@@ -3,7 +3,7 @@
 use super::{
     Effort, Results,
     msc::{self, AUTO, CT, Cache, NONE, OURS, PBGC, PBGC_BACK, SC},
-    msc_clients::{chunks, counts, with_chunks, with_clients},
+    msc_clients::{Given, chunks, counts, with_chunks, with_clients},
 };
 use crate::{
     findings::{Claim, Judged},
@@ -16,7 +16,7 @@ const ALIKE: f64 = 0.03;
 /// Points by the number of clients, or by chunk.
 #[derive(Clone, Copy)]
 struct Along {
-    of: fn(Effort, Cache, u64) -> Point,
+    of: fn(Given, Cache, u64) -> Point,
     xs: fn(Effort) -> Vec<u64>,
     unit: &'static str,
     paper: &'static str,
@@ -27,7 +27,7 @@ const CHUNKS: Along = Along { of: with_chunks, xs: chunks, unit: "KiB", paper: "
 
 impl Along {
     fn point(self, results: &Results, cache: Cache, x: u64) -> Point {
-        (self.of)(results.effort, cache, x)
+        (self.of)(Given::of(results), cache, x)
     }
 
     fn ratio(self, results: &Results, (of, over): (Cache, Cache), x: u64) -> Option<f64> {
@@ -163,8 +163,10 @@ mod tests {
 
     use super::{super::msc_clients::EXPERIMENT, *};
     use crate::{
+        ext3::loadfile::tests as loadfile,
         findings::ClaimVerdict::{self, NotReproduced, Reproduced},
-        point::{CacheWay, Places, Script},
+        machine::Machine,
+        point::{CacheWay, Outcome, Places, Script},
     };
 
     fn verdicts(mb_per_s: impl Fn(&Point) -> f64) -> Vec<ClaimVerdict> {
@@ -194,6 +196,22 @@ mod tests {
     #[test]
     fn the_papers_figures_are_what_is_claimed() {
         assert!(verdicts(as_in_the_paper).iter().all(|verdict| *verdict == Reproduced));
+    }
+
+    #[test]
+    fn a_loadfile_takes_the_place_of_our_own_mix_in_all_points() {
+        let loadfile = Some(loadfile::of(loadfile::LINES).unwrap());
+        let keys = |loadfile| EXPERIMENT.keys(Effort::Quick, loadfile, &Machine::here());
+        let (own, theirs) = (keys(None), keys(loadfile));
+        assert_eq!(own.len(), theirs.len());
+        assert!(own.iter().all(|key| !key.contains("dbench=")), "{own:?}");
+        assert!(theirs.iter().all(|key| key.contains("dbench=")), "{theirs:?}");
+        let outcomes = EXPERIMENT.modelled(Effort::Quick, loadfile).into_iter();
+        let outcomes = outcomes.map(|point| (point.key(), Outcome::made_up(&point, 10.0).into())).collect();
+        let results = Results::new(Effort::Quick, Machine::here(), outcomes).with_loadfile(loadfile);
+        assert!(all(&results).iter().all(|claim| !claim.measured.is_empty()), "no claim lacks a point");
+        let told = (EXPERIMENT.findings)(&results).tables.iter().map(ToString::to_string).collect::<String>();
+        assert!(told.contains("DBench's loadfile"), "{told}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     Effort, Experiment, Points, Results,
     msc::{self, CT, Cache, OURS},
-    msc_clients,
+    msc_clients::{self, Given},
 };
 use crate::{
     findings::{Claim, Findings, Judged, Table},
@@ -90,8 +90,14 @@ struct Load {
 static LOADS: [Load; 4] = [
     Load { name: "1 GB", point: |effort, cache| in_workspace(effort, cache, 1) },
     Load { name: "8 GB", point: |effort, cache| in_workspace(effort, cache, 8) },
-    Load { name: "32 clients", point: |effort, cache| msc_clients::with_clients(effort, cache, 32) },
-    Load { name: "128 clients", point: |effort, cache| msc_clients::with_clients(effort, cache, 128) },
+    Load {
+        name: "32 clients",
+        point: |effort, cache| msc_clients::with_clients(Given::own_mix(effort), cache, 32),
+    },
+    Load {
+        name: "128 clients",
+        point: |effort, cache| msc_clients::with_clients(Given::own_mix(effort), cache, 128),
+    },
 ];
 
 fn in_workspace(effort: Effort, cache: Cache, gb: u64) -> Point {

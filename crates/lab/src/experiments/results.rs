@@ -9,6 +9,7 @@ use super::Effort;
 use crate::realtime::MadeUp;
 use crate::{
     arrays::Shape,
+    ext3::Loadfile,
     machine::Machine,
     point::{Outcome, Point},
     realtime::{RealTimeOutcome, RealTimePoint},
@@ -40,6 +41,8 @@ impl From<RealTimeOutcome> for AnyOutcome {
 pub struct Results {
     /// The effort of the run.
     pub effort: Effort,
+    /// DBench's loadfile, if one was given.
+    pub loadfile: Option<Loadfile>,
     /// The machine whose real-time points count.
     pub machine: Machine,
     outcomes: Outcomes,
@@ -53,7 +56,12 @@ type Outcomes = BTreeMap<String, AnyOutcome>;
 impl Results {
     /// These outcomes.
     pub fn new(effort: Effort, machine: Machine, outcomes: BTreeMap<String, AnyOutcome>) -> Self {
-        Self { effort, machine, outcomes, others: BTreeMap::new() }
+        Self { effort, loadfile: None, machine, outcomes, others: BTreeMap::new() }
+    }
+
+    /// The same of a run with this loadfile.
+    pub fn with_loadfile(self, loadfile: Option<Loadfile>) -> Self {
+        Self { loadfile, ..self }
     }
 
     /// The same beside outcomes of other seeds: they show how far figures scatter.
@@ -63,7 +71,9 @@ impl Results {
 
     /// What there is of each other seed, by itself.
     pub(crate) fn of_other_seeds(&self) -> impl Iterator<Item = (u64, Self)> {
-        let of = |outcomes: &Outcomes| Self::new(self.effort, self.machine.clone(), outcomes.clone());
+        let of = |outcomes: &Outcomes| {
+            Self::new(self.effort, self.machine.clone(), outcomes.clone()).with_loadfile(self.loadfile)
+        };
         self.others.iter().map(move |(seed, outcomes)| (*seed, of(outcomes)))
     }
 
@@ -78,7 +88,7 @@ impl Results {
         let alike = MadeUp { bytes_per_s: 10_000_000_000, p99_99_ns: 5000, locks_ppm: 100_000 };
         let machine = Machine { cores: 52, ..Machine::here() };
         let mut results = Self::made_up_real_time(experiment, effort, machine, |_, _| alike);
-        let points = experiment.modelled(effort).into_iter();
+        let points = experiment.modelled(effort, None).into_iter();
         let outcomes = points.map(|point| (point.key(), Outcome::made_up(&point, mb_per_s(&point)).into()));
         results.outcomes.extend(outcomes);
         results

@@ -3,24 +3,17 @@
 //! A client writes one file after another into its directory. It holds so many; a new one replaces one that it deletes. Sizes
 //! are distributed evenly over their logarithms, and files grow in parts, whose lengths are powers of two. Clients take turns,
 //! a part each, in random order, so that files of several of them grow at the same time. A file that is complete may be
-//! renamed, or flushed, and the client may read one of its files then. These shares are our own: DBench's list of calls is
-//! not repeated.
-//!
-//! Processors take no time. A client that flushes waits for its transaction; the others go on, until all of them wait or the
-//! page cache is full. Then the transaction ends. What is read lies in the page cache unless as much as that holds was
-//! written and read since; who reads does not wait.
+//! renamed, or flushed, and the client may read one of its files then. These shares are our own; `dbench` repeats DBench's.
 
 use fastrand::Rng;
 use serde::Serialize;
 use stripewise_load::Step;
 
 use super::{
-    copying::read_ahead,
     file::{File, Growing},
-    files::Ext3,
     layout::BLOCK_BYTES,
     made::Made,
-    page_cache::PageCache,
+    turns::{LeftOut, Ready, Turns},
 };
 
 /// Files have 2^0 to 2^8 blocks: 4 KiB to 1 MiB.
@@ -33,8 +26,6 @@ const FLUSHED: u32 = 8;
 const RENAMED: u32 = 4;
 /// After one of so many, the client reads a file.
 const READ: u32 = 2;
-/// What the page cache holds, over what may be dirty of it: 40 %, `vm.dirty_ratio` of Linux 2.6.11.
-const HELD_OVER_DIRTY: f64 = 2.5;
 
 /// Clients, and how much they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -51,26 +42,6 @@ pub struct Clients {
     pub without: Option<LeftOut>,
 }
 
-/// What clients may leave out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LeftOut {
-    /// Nobody flushes.
-    Flushes,
-    /// Nobody reads.
-    Reads,
-}
-
-impl LeftOut {
-    /// In words.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Flushes => "no flushes",
-            Self::Reads => "no reads",
-        }
-    }
-}
-
 impl Clients {
     /// In keys.
     pub(crate) fn key(&self) -> String {
@@ -81,12 +52,11 @@ impl Clients {
 
     /// What they ask of the array, once each of them holds its files.
     pub(crate) fn steps(&self, seed: u64) -> Vec<Step> {
-        let (of, cache) = self.made.mount(seed);
-        let mut working = Working::new(self, of, cache, seed);
+        let mut working = Working::new(self, seed);
         working.hold_files();
-        working.cache.begin_anew(&mut working.of);
+        working.turns.begin_anew();
         working.run(self.written_bytes / BLOCK_BYTES);
-        working.cache.end(&mut working.of)
+        working.turns.into_steps()
     }
 }
 
@@ -120,24 +90,18 @@ impl Client {
 /// The clients at work.
 struct Working<'a> {
     told: &'a Clients,
-    of: Ext3,
-    cache: PageCache,
-    rng: Rng,
+    turns: Turns,
     clients: Vec<Client>,
-    /// The clients that do not wait.
-    ready: Vec<usize>,
-    /// Blocks that were written, and those that were written or read.
-    written: u64,
-    used: u64,
 }
 
 impl<'a> Working<'a> {
-    fn new(told: &'a Clients, mut of: Ext3, cache: PageCache, seed: u64) -> Self {
-        let top = of.make_directory(None);
-        let client = |_| Client { directory: of.make_directory(Some(top)), files: Vec::new(), open: None };
+    fn new(told: &'a Clients, seed: u64) -> Self {
+        let mut turns = Turns::new(&told.made, told.count as usize, seed);
+        let top = turns.of.make_directory(None);
+        let mut directory = || turns.of.make_directory(Some(top));
+        let client = |_| Client { directory: directory(), files: Vec::new(), open: None };
         let clients = (0..told.count).map(client).collect();
-        let rng = Rng::with_seed(seed);
-        Self { told, of, cache, rng, clients, ready: Vec::new(), written: 0, used: 0 }
+        Self { told, turns, clients }
     }
 
     /// Clients work until each of them has all its files.
@@ -150,63 +114,52 @@ impl<'a> Working<'a> {
 
     /// Clients write so many blocks more.
     fn run(&mut self, blocks: u64) {
-        let end = self.written + blocks;
-        while self.written < end {
-            if self.ready.is_empty() {
-                self.cache.end_transaction(self.of.take_dirty());
-                self.all_go_on();
-            }
-            let index = self.rng.usize(..self.ready.len());
-            self.turn(index);
+        let end = self.turns.written() + blocks;
+        while self.turns.written() < end {
+            let ready = self.turns.next();
+            self.turn(ready);
+            self.turns.end_turn();
         }
     }
 
-    fn all_go_on(&mut self) {
-        self.ready = (0..self.clients.len()).collect();
-    }
-
     /// A client that is ready writes a part.
-    fn turn(&mut self, index: usize) {
-        let number = self.ready[index];
+    fn turn(&mut self, ready: Ready) {
+        let number = ready.client;
         let mut open = match self.clients[number].open.take() {
             Some(open) => open,
             None => self.begin(number),
         };
-        let part = open.left.min(1 << self.rng.u32(..=PART_DOUBLINGS));
+        let part = open.left.min(1 << self.turns.rng.u32(..=PART_DOUBLINGS));
         open.left -= part;
         for _ in 0..part {
-            self.of.append(&mut open.growing);
+            self.turns.of.append(&mut open.growing);
         }
-        self.written += part;
-        self.used += part;
+        self.turns.wrote(part);
         if open.left > 0 {
             self.clients[number].open = Some(open);
         } else if self.complete(number, open.growing) {
-            self.ready.swap_remove(index);
-        }
-        if self.cache.write_when_full(&mut self.of) {
-            self.all_go_on();
+            self.turns.waits(ready);
         }
     }
 
     /// A client begins a file, in place of another one if it has all.
     fn begin(&mut self, number: usize) -> Open {
-        let client = &mut self.clients[number];
+        let (client, turns) = (&mut self.clients[number], &mut self.turns);
         if client.has() >= self.told.held as usize {
-            let gone = client.files.swap_remove(self.rng.usize(..client.files.len()));
-            self.of.remove(&gone.file);
+            let gone = client.files.swap_remove(turns.rng.usize(..client.files.len()));
+            turns.of.remove(&gone.file);
         }
-        self.of.switch_to(number as u32);
-        Open { growing: self.of.begin(client.directory), left: size_blocks(&mut self.rng) }
+        turns.of.switch_to(number as u32);
+        Open { growing: turns.of.begin(client.directory), left: size_blocks(&mut turns.rng) }
     }
 
     /// A client's file is complete. Whether the client waits now.
     fn complete(&mut self, number: usize, growing: Growing) -> bool {
-        let mut file = self.of.close(growing);
+        let mut file = self.turns.of.close(growing);
         if self.one_of(RENAMED) {
-            self.of.rename(&mut file);
+            self.turns.of.rename(&mut file);
         }
-        self.clients[number].files.push(Held { file, used: self.used });
+        self.clients[number].files.push(Held { file, used: self.turns.used() });
         if self.one_of(READ) && self.told.without != Some(LeftOut::Reads) {
             self.read(number);
         }
@@ -216,18 +169,15 @@ impl<'a> Working<'a> {
     /// A client reads one of its files.
     fn read(&mut self, number: usize) {
         let files = &mut self.clients[number].files;
-        let held = self.rng.usize(..files.len());
+        let held = self.turns.rng.usize(..files.len());
         let read = &mut files[held];
-        let in_memory = (self.told.made.dirty_blocks as f64 * HELD_OVER_DIRTY) as u64;
-        if self.used - read.used > in_memory {
-            self.cache.read(read.file.data.iter().flat_map(read_ahead));
-        }
-        self.used += read.file.blocks().count() as u64;
-        read.used = self.used;
+        let blocks = read.file.blocks().count() as u64;
+        self.turns.read(&read.file, read.used, blocks);
+        read.used = self.turns.used();
     }
 
     fn one_of(&mut self, many: u32) -> bool {
-        self.rng.u32(..many) == 0
+        self.turns.rng.u32(..many) == 0
     }
 }
 
@@ -300,8 +250,7 @@ mod tests {
     fn a_seed_has_one_history_and_no_block_has_two_owners() {
         let told = clients(32);
         assert_eq!(told.steps(3), told.steps(3));
-        let (of, cache) = told.made.mount(1);
-        let mut working = Working::new(&told, of, cache, 1);
+        let mut working = Working::new(&told, 1);
         working.hold_files();
         working.run(10_000);
         let files = || working.clients.iter().flat_map(|client| &client.files);

@@ -41,11 +41,6 @@ impl File {
         self.directory
     }
 
-    /// Whether its data has this block.
-    pub(super) fn has(&self, block: u32) -> bool {
-        self.data.iter().any(|(first, count)| (*first..first + count).contains(&block))
-    }
-
     /// Its data's blocks, in order.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = u32> {
         self.data.iter().flat_map(|(first, count)| *first..first + count)
@@ -109,7 +104,6 @@ mod tests {
         [7, 8, 20, 21].into_iter().for_each(|block| growing.extend(block));
         let file = growing.file;
         assert_eq!(file.data, [(7, 2), (20, 2)]);
-        assert!(file.has(8) && !file.has(9));
         assert_eq!(file.blocks().collect::<Vec<_>>(), [7, 8, 20, 21]);
     }
 }

@@ -18,8 +18,8 @@ const COLOURS: u32 = 16;
 /// Blocks that the page cache holds and the device does not yet.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
-    /// Of files, in the order in which they were written.
-    pub(crate) data: Vec<u32>,
+    /// Of files.
+    pub(crate) data: BTreeSet<u32>,
     /// The rest, which goes through the journal.
     pub(crate) metadata: BTreeSet<u32>,
 }
@@ -173,7 +173,7 @@ impl Ext3 {
             growing.file.indirect.push(block);
         }
         let block = self.next_block(growing);
-        self.dirty.data.push(block);
+        self.dirty.data.insert(block);
         growing.extend(block);
         // Its size and its blocks are in its inode, or in the last indirect block.
         self.dirty.metadata.insert(self.layout.inode_block(growing.file.inode));
@@ -181,7 +181,13 @@ impl Ext3 {
     }
 
     /// The file grows no more, and gives up its window.
-    pub(crate) fn close(&mut self, Growing { file, mut window, .. }: Growing) -> File {
+    pub(crate) fn close(&mut self, mut growing: Growing) -> File {
+        self.release(&mut growing);
+        growing.file
+    }
+
+    /// A file gives up its window, as a closed one does. It may grow again.
+    pub(super) fn release(&mut self, Growing { window, .. }: &mut Growing) {
         if let (Some(kept), Some((start, end))) = (&mut self.kept, window.range()) {
             for block in start..end.min(self.layout.blocks) {
                 if self.blocks.is_free(block) {
@@ -190,8 +196,7 @@ impl Ext3 {
                 }
             }
         }
-        self.blocks.release(&mut window);
-        file
+        self.blocks.release(window);
     }
 
     /// Writes blocks of a file anew.
@@ -207,7 +212,9 @@ impl Ext3 {
             self.touch_group(block);
         }
         // Nobody writes its blocks any more.
-        self.dirty.data.retain(|block| !file.has(*block));
+        for block in file.blocks() {
+            self.dirty.data.remove(&block);
+        }
         for block in &file.indirect {
             self.dirty.metadata.remove(block);
         }
@@ -333,7 +340,7 @@ mod tests {
         of.take_dirty();
         let file = of.create(directory, 3);
         let (dirty, layout) = (of.take_dirty(), *of.layout());
-        assert_eq!(dirty.data, file.blocks().collect::<Vec<_>>());
+        assert_eq!(dirty.data, file.blocks().collect());
         let group = of.inodes.group_of(file.inode);
         let entries = of.directories[0].blocks[0];
         let expected = [
@@ -344,7 +351,7 @@ mod tests {
             layout.inode_block(file.inode),
         ];
         assert_eq!(dirty.metadata, expected.into());
-        of.overwrite(&file, &dirty.data);
+        of.overwrite(&file, &file.blocks().collect::<Vec<_>>());
         let dirty = of.take_dirty();
         assert_eq!((dirty.data.len(), dirty.metadata), (3, [layout.inode_block(file.inode)].into()));
     }

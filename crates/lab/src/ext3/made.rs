@@ -52,7 +52,7 @@ impl Made {
     pub(crate) fn steps(&self) -> Vec<Step> {
         let mut cache = PageCache::new(Journal::new(Vec::new()), self.dirty_blocks);
         for data in self.written().chunks(self.dirty_blocks as usize) {
-            cache.end_transaction(Dirty { data: data.to_vec(), ..Dirty::default() });
+            cache.end_transaction(Dirty { data: data.iter().copied().collect(), ..Dirty::default() });
         }
         cache.into_steps()
     }

@@ -74,9 +74,7 @@ impl PageCache {
         self.write_ended();
         let mut places = dirty.data;
         places.extend(self.journal.check_point(&dirty.metadata));
-        places.sort_unstable();
-        places.dedup();
-        self.ended.push(places);
+        self.ended.push(places.into_iter().collect());
         if !dirty.metadata.is_empty() {
             let (records, commit) = self.journal.commit(dirty.metadata);
             self.ended.extend([records, vec![commit]]);

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    experiments::{Effort, Experiment},
-    machine::Machine,
+    experiments::{Effort, Experiment, Results},
     point::{Measured, Point, WriteLoad},
     realtime::RealTimePoint,
 };
 
 /// How much of an experiment is run.
-pub(super) fn of(experiment: &Experiment, effort: Effort, machine: &Machine) -> String {
-    let quick = if effort == Effort::Quick { " A quick run." } else { "" };
+pub(super) fn of(experiment: &Experiment, results: &Results) -> String {
+    let Results { effort, loadfile, machine, .. } = results;
+    let quick = if *effort == Effort::Quick { " A quick run." } else { "" };
     let amount = if experiment.is_real_time() {
-        real_time(&experiment.real_time(effort, machine))
+        real_time(&experiment.real_time(*effort, machine))
     } else {
-        modelled(&experiment.modelled(effort))
+        modelled(&experiment.modelled(*effort, *loadfile))
     };
     amount + quick
 }
@@ -84,13 +84,14 @@ fn list(values: &BTreeSet<u64>, text: impl Fn(&u64) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::EXPERIMENTS;
+    use crate::{experiments::EXPERIMENTS, machine::Machine};
 
     #[test]
     fn what_a_run_says_of_itself_is_what_it_does() {
         let told = |id: &str, effort| {
             let experiment = EXPERIMENTS.iter().find(|experiment| experiment.id == id).unwrap();
-            of(experiment, effort, &Machine { cores: 2, ..Machine::here() })
+            let machine = Machine { cores: 2, ..Machine::here() };
+            of(experiment, &Results::new(effort, machine, Default::default()))
         };
         assert_eq!(
             told("raid4s-endurance", Effort::Quick),

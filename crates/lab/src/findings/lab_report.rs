@@ -65,7 +65,7 @@ pub struct ExperimentReport {
 impl ExperimentReport {
     /// An experiment's report from results.
     pub fn new(experiment: &Experiment, results: &Results) -> Self {
-        let keys = experiment.keys(results.effort, &results.machine);
+        let keys = experiment.keys(results.effort, results.loadfile, &results.machine);
         let Findings { claims, plots, tables } = (experiment.findings)(results);
         let seeds = Seeds::new(experiment, results);
         Self {
@@ -74,7 +74,7 @@ impl ExperimentReport {
             source: experiment.source,
             setting: experiment.setting,
             real_time: experiment.is_real_time(),
-            amount: amount::of(experiment, results.effort, &results.machine),
+            amount: amount::of(experiment, results),
             points: keys.len(),
             missing: keys.into_iter().filter(|key| !results.has(key)).collect(),
             claims: claims.into_iter().map(|claim| seeds.weighed(claim, results.effort)).collect(),

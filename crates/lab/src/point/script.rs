@@ -4,7 +4,7 @@ use fastrand::Rng;
 use serde::Serialize;
 use stripewise_load::{Extent, Pace, Step};
 
-use crate::ext3::{Aging, Clients, Copying, Made, OneFile};
+use crate::ext3::{Aging, Clients, Copying, DBench, Made, OneFile};
 
 /// A load that is computed before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -14,6 +14,9 @@ pub enum Script {
     Aging(Aging),
     /// Clients that work on small files.
     Clients(Clients),
+    /// Clients that repeat DBench's calls.
+    #[serde(rename = "dbench")]
+    DBench(DBench),
     /// Files that are copied within a file system.
     Copying(Copying),
     /// A large file that is read or written.
@@ -48,6 +51,7 @@ impl Script {
         match self {
             Self::Aging(aging) => aging.key(),
             Self::Clients(clients) => clients.key(),
+            Self::DBench(clients) => clients.key(),
             Self::Copying(copying) => copying.key(),
             Self::OneFile(file) => file.key(),
             Self::MakeFileSystem(made) => format!("mkfs {}", made.key()),
@@ -61,6 +65,7 @@ impl Script {
         match self {
             Self::Aging(aging) => aging.written_bytes(),
             Self::Clients(clients) => clients.written_bytes,
+            Self::DBench(clients) => clients.written_bytes,
             Self::Copying(copying) => copying.bytes(),
             Self::OneFile(file) => file.file_bytes,
             Self::MakeFileSystem(made) => made.bytes(),
@@ -73,6 +78,7 @@ impl Script {
         match self {
             Self::Aging(aging) => aging.steps(seed),
             Self::Clients(clients) => clients.steps(seed),
+            Self::DBench(clients) => clients.steps(seed),
             Self::Copying(copying) => copying.steps(seed),
             Self::OneFile(file) => file.steps(seed),
             Self::MakeFileSystem(made) => made.steps(),
@@ -87,7 +93,9 @@ impl Script {
             // Who reads at random waits for each piece.
             Self::OneFile(OneFile { random_bytes: Some(_), .. }) => Pace { reads: 1, writes, fua },
             // Each client reads for itself, and one that reads does not keep others from it.
-            Self::Clients(clients) => Pace { reads: (READS * clients.count).min(writes), writes, fua },
+            Self::Clients(Clients { count, .. }) | Self::DBench(DBench { count, .. }) => {
+                Pace { reads: (READS * count).min(writes), writes, fua }
+            }
             _ => Pace { reads: READS, writes, fua },
         }
     }

@@ -76,7 +76,7 @@ fn points_of(experiment: &Experiment, order: &Order, results: &Results) -> Strin
     if experiment.is_real_time() {
         real_time_csv(&experiment.real_time(order.effort, &order.machine), results)
     } else {
-        points_csv(&experiment.modelled(order.effort), results, order.seed)
+        points_csv(&experiment.modelled(order.effort, order.loadfile), results, order.seed)
     }
 }
 

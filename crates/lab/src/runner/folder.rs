@@ -13,8 +13,10 @@ use super::{Order, RunError, at, shell_word, store};
 pub(super) fn take(folder: &Path) -> Result<(), RunError> {
     make(folder)?;
     match Order::find(folder) {
-        // Its experiments are unknown to this version: it is ours all the same.
-        Ok(Some(_)) | Err(RunError::Unknown(_)) => return Ok(()),
+        // Its experiments are unknown to this version, or its loadfile is gone: it is ours all the same.
+        Ok(Some(_)) | Err(RunError::Unknown(_) | RunError::OtherLoadfile { .. } | RunError::Loadfile(_)) => {
+            return Ok(());
+        }
         Ok(None) => {}
         Err(error) => return Err(error),
     }

@@ -25,7 +25,10 @@ pub(crate) use order::shell_word;
 pub use order::{Order, report_command, shell_line};
 pub use work::{Progress, program, report, run};
 
-use crate::experiments::{AnyOutcome, UnknownExperiment};
+use crate::{
+    experiments::{AnyOutcome, UnknownExperiment},
+    ext3::LoadfileError,
+};
 
 /// Outcomes by their points' keys.
 type Outcomes = BTreeMap<String, AnyOutcome>;
@@ -87,6 +90,17 @@ pub enum RunError {
         /// The file.
         path: PathBuf,
     },
+    /// Points of another loadfile would not be found.
+    #[error(
+        "{path} has changed since this folder was filled; bring it back, or run the experiments anew with --loadfile"
+    )]
+    OtherLoadfile {
+        /// The loadfile.
+        path: PathBuf,
+    },
+    /// The loadfile of the folder's run, as it is now.
+    #[error("the loadfile of this folder's run: {0}")]
+    Loadfile(#[from] LoadfileError),
     /// Of a later version, or written by hand.
     #[error(transparent)]
     Unknown(#[from] UnknownExperiment),

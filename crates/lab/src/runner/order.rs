@@ -1,12 +1,17 @@
 //! The order of a run; kept in the folder, so that a report can be made of what is there.
 
-use std::{ffi::OsString, fs, io, path::Path};
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::{RunError, at, files::replace};
 use crate::{
     experiments::{Effort, Experiment, with_id},
+    ext3::Loadfile,
     machine::Machine,
 };
 
@@ -23,6 +28,8 @@ pub struct Order {
     pub effort: Effort,
     /// The source of all choices.
     pub seed: u64,
+    /// DBench's loadfile, for experiments that can repeat it.
+    pub loadfile: Option<Loadfile>,
     /// The machine it runs on, for real-time points.
     pub machine: Machine,
 }
@@ -35,10 +42,19 @@ struct Written {
     experiments: Vec<String>,
     quick: bool,
     seed: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    loadfile: Option<Known>,
     program: String,
     /// Folders of earlier versions have no machine, and no real-time points either.
     #[serde(default = "Machine::here")]
     machine: Machine,
+}
+
+/// A loadfile, and the hash of its bytes.
+#[derive(Serialize, Deserialize)]
+struct Known {
+    path: PathBuf,
+    xxh3: u64,
 }
 
 /// The part that every version of the file has.
@@ -52,7 +68,10 @@ impl Order {
     pub fn command(&self) -> String {
         let ids: Vec<_> = self.experiments.iter().map(|experiment| experiment.id).collect();
         let quick = if self.effort == Effort::Quick { " --quick" } else { "" };
-        format!("stripewise lab run {}{quick} --seed {}", ids.join(" "), self.seed)
+        let loadfile = self.loadfile.map_or_else(String::new, |loadfile| {
+            format!(" --loadfile {}", shell_word(&loadfile.path().display().to_string()))
+        });
+        format!("stripewise lab run {}{quick} --seed {}{loadfile}", ids.join(" "), self.seed)
     }
 
     /// The command that runs it in a folder, or continues with the points missing there.
@@ -67,6 +86,7 @@ impl Order {
             experiments: self.experiments.iter().map(|experiment| experiment.id.to_owned()).collect(),
             quick: self.effort == Effort::Quick,
             seed: self.seed,
+            loadfile: self.loadfile.map(|of| Known { path: of.path().to_owned(), xxh3: of.xxh3() }),
             program: program.to_owned(),
             machine: self.machine.clone(),
         };
@@ -98,9 +118,22 @@ impl Order {
             experiments: written.experiments.iter().map(|id| with_id(id)).collect::<Result<_, _>>()?,
             effort: if written.quick { Effort::Quick } else { Effort::Full },
             seed: written.seed,
+            loadfile: written.loadfile.map(Known::read).transpose()?,
             machine: written.machine,
         };
         Ok(Some((order, written.program)))
+    }
+}
+
+impl Known {
+    /// The loadfile, if its bytes are as they were.
+    fn read(self) -> Result<Loadfile, RunError> {
+        let loadfile = Loadfile::read(&self.path)?;
+        if loadfile.xxh3() == self.xxh3 {
+            Ok(loadfile)
+        } else {
+            Err(RunError::OtherLoadfile { path: self.path })
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::*;
 use crate::{
     arrays::shapes,
     experiments::{Effort, Experiment, Points, Results},
+    ext3::{Loadfile, loadfile::tests::LINES},
     findings::{Claim, Findings, Judged, LabReport},
     machine::Machine,
     plot::{Axis, Plot},
@@ -48,7 +49,7 @@ fn findings(results: &Results) -> Findings {
 }
 
 fn order(seed: u64) -> Order {
-    Order { experiments: vec![&SMALL], effort: Effort::Full, seed, machine: Machine::here() }
+    Order { experiments: vec![&SMALL], effort: Effort::Full, seed, loadfile: None, machine: Machine::here() }
 }
 
 /// Runs, and returns how many points were measured.
@@ -80,6 +81,28 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     }
     assert_ne!(text(one.path(), "small.csv"), text(other.path(), "small.csv"));
     assert_eq!(text(one.path(), "small.csv").lines().count(), 5);
+}
+
+#[test]
+fn a_folder_knows_its_loadfile_and_finds_it_changed_or_gone() {
+    let (folder, calls) = (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
+    fs::write(calls.path(), LINES).unwrap();
+    let loadfile = Some(Loadfile::read(calls.path()).unwrap());
+    // Reports know the experiments of the table only.
+    let order = Order { experiments: Vec::new(), loadfile, ..order(1) };
+    run(&order, folder.path(), "me", u64::MAX, &|_| {}).unwrap();
+    let goes_on = format!(" --seed 1 --loadfile {}", calls.path().display());
+    assert!(text(folder.path(), "setting.json").contains(&goes_on));
+    assert!(report(folder.path()).is_ok());
+
+    fs::write(calls.path(), format!("{LINES}\n")).unwrap();
+    let changed = report(folder.path()).unwrap_err().to_string();
+    assert!(changed.contains("has changed since") && changed.contains("--loadfile"), "{changed}");
+    drop(calls);
+    let gone = report(folder.path()).unwrap_err().to_string();
+    assert!(gone.starts_with("the loadfile of this folder's run: /"), "{gone}");
+    // The folder is the laboratory's all the same.
+    assert!(run_in(folder.path(), 1, "me").is_ok());
 }
 
 #[test]

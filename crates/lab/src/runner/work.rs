@@ -127,7 +127,9 @@ pub(super) fn report_of(order: &Order, folder: &Path, program: &str) -> Result<L
 }
 
 fn write(order: &Order, folder: &Path, found: Found) -> Result<LabReport, RunError> {
-    let results = Results::new(order.effort, order.machine.clone(), found.outcomes).beside(found.others);
+    let results = Results::new(order.effort, order.machine.clone(), found.outcomes)
+        .with_loadfile(order.loadfile)
+        .beside(found.others);
     let report = LabReport::new(order, folder, &results, found.warnings);
     files::write(order, &results, &report, folder)?;
     Ok(report)
@@ -227,7 +229,7 @@ fn tasks(order: &Order) -> Vec<Task> {
     let mut keys = BTreeSet::new();
     let mut tasks = Vec::new();
     for experiment in &order.experiments {
-        let modelled = experiment.modelled(order.effort).into_iter();
+        let modelled = experiment.modelled(order.effort, order.loadfile).into_iter();
         let modelled = modelled.map(|point| (point.key(), AnyPoint::Modelled(point)));
         let real_time = experiment.real_time(order.effort, &order.machine).into_iter();
         let real_time = real_time.map(|point| (point.key(&order.machine), AnyPoint::RealTime(point)));

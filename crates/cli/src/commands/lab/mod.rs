@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use stripewise_lab::{
     experiments::{EVERY, EXPERIMENTS, chosen},
+    ext3::Loadfile,
     findings::LabReport,
     machine::Machine,
     report,
@@ -64,6 +65,10 @@ pub(crate) struct LabRunArgs {
     /// What everything on modelled disks is drawn from.
     #[arg(long, default_value_t = 1, value_parser = within(0..=u64::MAX))]
     seed: u64,
+    /// Clients of `msc-clients` repeat the calls of this file: client.txt of DBench (Debian's package dbench has it as
+    /// /usr/share/dbench/client.txt).
+    #[arg(long, value_name = "FILE")]
+    loadfile: Option<PathBuf>,
     /// The folder for results: a new or an empty one, or that of an earlier run.
     #[arg(long, default_value = "stripewise-lab")]
     out: PathBuf,
@@ -115,8 +120,8 @@ fn list(json: bool) -> anyhow::Result<()> {
         title: experiment.title,
         source: experiment.source,
         real_time: experiment.is_real_time(),
-        points: experiment.keys(Effort::Full, &machine).len(),
-        quick_points: experiment.keys(Effort::Quick, &machine).len(),
+        points: experiment.keys(Effort::Full, None, &machine).len(),
+        quick_points: experiment.keys(Effort::Quick, None, &machine).len(),
     });
     if json {
         return print_json(&listed.collect::<Vec<_>>());
@@ -140,6 +145,7 @@ fn run(args: &LabRunArgs, json: bool) -> anyhow::Result<()> {
         experiments: chosen(&args.experiments)?,
         effort: effort(args.quick),
         seed: args.seed,
+        loadfile: args.loadfile.as_deref().map(Loadfile::read).transpose()?,
         machine: Machine::here(),
     };
     if args.experiments == ["all"] {
