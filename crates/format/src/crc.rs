@@ -43,7 +43,7 @@ pub fn crc32c_with_hole_of(bytes: &[u8], hole: usize, more: &[impl AsRef<[u8]>])
 /// XOR of three that are valid, say. The CRC of that is the XOR of theirs, so that it would be valid, too. It is not once each is mixed
 /// in a manner that XOR does not preserve. Distinct CRCs stay distinct (the last step of MurmurHash3).
 #[must_use]
-pub(crate) fn mixed(crc: u32) -> u32 {
+pub fn mixed(crc: u32) -> u32 {
     let mut mixed = crc ^ crc >> 16;
     mixed = mixed.wrapping_mul(0x85eb_ca6b);
     mixed ^= mixed >> 13;

@@ -46,7 +46,7 @@ impl Clients {
     /// In keys.
     pub(crate) fn key(&self) -> String {
         let Self { made, count, held, written_bytes, without } = self;
-        let without = without.map_or_else(String::new, |left_out| format!(" {}", left_out.name()));
+        let without = LeftOut::key(*without);
         format!("clients={count} hold={held} write={written_bytes}{without} {}", made.key())
     }
 

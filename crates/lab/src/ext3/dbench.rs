@@ -33,7 +33,7 @@ impl DBench {
     /// In keys.
     pub(crate) fn key(&self) -> String {
         let Self { made, count, loadfile, written_bytes, without } = self;
-        let without = without.map_or_else(String::new, |left_out| format!(" {}", left_out.name()));
+        let without = LeftOut::key(*without);
         let (xxh3, made) = (loadfile.xxh3(), made.key());
         format!("dbench={xxh3:016x} clients={count} write={written_bytes}{without} {made}")
     }
@@ -59,6 +59,7 @@ struct Held {
 struct Client {
     /// Its next call.
     next: usize,
+    /// By the loadfile's numbers; the client's own is the first.
     directories: Vec<Option<u32>>,
     files: Vec<Option<Held>>,
 }

@@ -20,8 +20,10 @@ use super::layout::BLOCK_BYTES;
 
 /// No loadfile is longer.
 const BYTES_MAX: u64 = 256 << 20;
-/// No file is longer.
-const FILE_BYTES_MAX: u64 = 1 << 30;
+/// A client's files have no more bytes together: then 256 clients fill no file system of an experiment.
+const CLIENT_BYTES_MAX: u64 = 100 << 20;
+/// A client has no more files and directories at once: one directory can hold so many.
+const ENTRIES_MAX: usize = 1000;
 /// What a line that was carried out ends with.
 const DONE: &str = "NT_STATUS_OK";
 
@@ -222,7 +224,7 @@ impl<'a> Words<'a> {
 /// The next two words: where something begins in a file, and how long it is.
 fn extent(words: &mut Words<'_>) -> Result<Range<u64>, Wrong> {
     let (start, len) = (words.number()?, words.number()?);
-    let end = start.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX);
+    let end = start.checked_add(len).filter(|end| *end <= CLIENT_BYTES_MAX);
     Ok(start..end.ok_or("it ends beyond any file of DBench's clients")?)
 }
 
@@ -280,15 +282,19 @@ impl Parser {
 
     fn read(&mut self, words: &mut Words<'_>) -> Result<(), Wrong> {
         let (file, bytes) = (self.handle(words)?, extent(words)?);
+        let Some(file) = file else { return Ok(()) };
         self.setup.get_or_insert(self.calls.len());
         let blocks = bytes.end.div_ceil(BLOCK_BYTES) - bytes.start / BLOCK_BYTES;
-        self.calls.extend(file.map(|file| Call::Read { file, blocks }));
+        self.calls.push(Call::Read { file, blocks });
         Ok(())
     }
 
     fn open(&mut self, words: &mut Words<'_>) -> Result<(), Wrong> {
         let (name, options, disposition, handle) =
             (words.name()?, words.number()?, words.number()?, words.number()?);
+        if self.files.len() + self.directories.len() >= ENTRIES_MAX {
+            return Err("the client has more files and folders than DBench's");
+        }
         let (makes, empties) = match disposition {
             // FILE_OPEN; FILE_CREATE and FILE_OPEN_IF; FILE_OVERWRITE; FILE_SUPERSEDE and FILE_OVERWRITE_IF.
             1 => (false, false),
@@ -315,7 +321,7 @@ impl Parser {
         Ok(())
     }
 
-    /// The number of a directory. The one that all others lie in, which is the client's, is 0.
+    /// The number of a directory. The first one is the client's, in which all others are made, whatever their names say.
     fn directory(&mut self, name: &str) -> usize {
         let next = self.directories.len();
         *self.directories.entry(name.to_owned()).or_insert(next)
@@ -343,6 +349,10 @@ impl Parser {
             return Ok(());
         }
         *bytes = end.max(*bytes);
+        if self.files.values().map(|file| self.bytes[*file]).sum::<u64>() > CLIENT_BYTES_MAX {
+            return Err("the client's files are longer than those of DBench's");
+        }
+        let bytes = self.bytes[file];
         let appended = (bytes.div_ceil(BLOCK_BYTES) - had) as usize;
         let over = first.min(had) as usize..end.div_ceil(BLOCK_BYTES).min(had) as usize;
         self.calls.push(Call::Write { file, over, appended });
@@ -375,7 +385,6 @@ impl Parser {
     /// All files of the client are gone. Its directories stay, and are there when it begins anew.
     fn remove_tree(&mut self, words: &mut Words<'_>) -> Result<(), Wrong> {
         let top = words.name()?;
-        self.directory(&top);
         let inside = |name: &String| name.strip_prefix(&top).is_some_and(|rest| rest.starts_with('\\'));
         let gone: Vec<_> = self.files.keys().filter(|name| inside(name)).cloned().collect();
         gone.iter().try_for_each(|name| self.remove(name))
@@ -388,7 +397,8 @@ impl Parser {
             (false, _) => Err("no client writes anything"),
             (_, false) => Err("the client's files stay: the end is missing"),
             (true, true) => Ok(Calls {
-                path: path.to_owned(),
+                // The command that continues a run works in every folder.
+                path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
                 xxh3,
                 calls: self.calls,
                 setup,
@@ -480,6 +490,22 @@ Deltree "\clients\client1" NT_STATUS_OK
             let error = refused(lines);
             assert!(error.contains(told) && error.contains("client.txt"), "{lines:?}: {error}");
         }
+        // Nothing is read of what is no file: the setup would have no end.
+        let unread = LINES.replace("ReadX 3", "ReadX 1").replace("Close 1 NT_STATUS_OK\n", "");
+        assert!(refused(&unread).contains("no client reads"), "{}", refused(&unread));
+        // A folder that was only removed is none.
+        let elsewhere = LINES
+            .replace("Mkdir", "Deltree \"\\b\" NT_STATUS_OK\nMkdir")
+            .replace("\\clients\\client1\\new", "\\b\\new");
+        assert!(refused(&elsewhere).contains("the folder of a file is not there"), "{}", refused(&elsewhere));
+        let many: String = (0..ENTRIES_MAX)
+            .map(|file| format!("NTCreateX \"\\clients\\client1\\{file}\" 0x40 0x2 9 NT_STATUS_OK\n"))
+            .collect();
+        let crowded = LINES.replace("Close 1 ", &format!("{many}Close 1 "));
+        assert!(refused(&crowded).contains("more files and folders"), "{}", refused(&crowded));
+        let (large, more) = ("WriteX 2 0 100000000 100000000", "WriteX 3 0 100000000 100000000");
+        let full = LINES.replace("WriteX 2 0 10000 10000", large).replace("WriteX 3 0 1 1", more);
+        assert!(refused(&full).contains("line 13: the client's files are longer"), "{}", refused(&full));
         let (without_end, _) = LINES.trim_end().rsplit_once('\n').unwrap();
         assert!(refused(without_end).contains("the end is missing"));
         let endless = LINES.replace("WriteX 4 8192 8192", "WriteX 4 8192 18446744073709551615");

@@ -24,6 +24,11 @@ pub enum LeftOut {
 }
 
 impl LeftOut {
+    /// In keys.
+    pub(super) fn key(without: Option<Self>) -> String {
+        without.map_or_else(String::new, |left_out| format!(" {}", left_out.name()))
+    }
+
     /// In words.
     pub(crate) fn name(self) -> &'static str {
         match self {
