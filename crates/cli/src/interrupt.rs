@@ -2,7 +2,7 @@
 //! the end; a second one ends the process at once.
 
 use std::{
-    io::{self, Read},
+    io::{self, Read, Write},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
@@ -36,9 +36,16 @@ pub(crate) struct Interrupt {
 impl Interrupt {
     /// From now on, the first of these signals only asks. Once this is dropped, a signal ends the process again.
     pub(crate) fn watch() -> io::Result<Self> {
+        Self::watch_after(|| {})
+    }
+
+    /// As [`Interrupt::watch`]. Tests have `first` done where signals have lost their default effect and have no other yet.
+    fn watch_after(first: impl FnOnce()) -> io::Result<Self> {
+        let _others_wait = BEGINNING.lock();
         // Its action goes first: one that came after the flag would be carried out while the waiting thread, which has seen the flag,
         // drops this.
         let watched = Watched::begin()?;
+        first();
         let asked = Arc::new(AtomicBool::new(false));
         let (wakes, told) = UnixStream::pair()?;
         let mut actions = Actions::default();
@@ -47,6 +54,11 @@ impl Interrupt {
             actions.0.push(flag::register_conditional_default(signal, asked.clone())?);
             actions.0.push(flag::register(signal, asked.clone())?);
             actions.0.push(pipe::register(signal, told.try_clone()?)?);
+        }
+        // One that came before these actions were there.
+        if HEARD.load(Ordering::SeqCst) {
+            asked.store(true, Ordering::SeqCst);
+            (&told).write_all(&[0])?;
         }
         Ok(Self { _watched: watched, _actions: actions, asked, wakes })
     }
@@ -77,6 +89,10 @@ impl Drop for Actions {
 
 /// Whether signals have their default effect. A handler stays once it is installed, and would swallow them.
 static IS_UNWATCHED: AtomicBool = AtomicBool::new(false);
+/// Whether a signal has come since the last [`Watched`] began.
+static HEARD: AtomicBool = AtomicBool::new(false);
+/// Held while an [`Interrupt`] begins: another one must not take its signal.
+static BEGINNING: Mutex<()> = Mutex::new(());
 /// How many [`Watched`] there are; none before the first.
 static WATCHED: Mutex<Option<usize>> = Mutex::new(None);
 
@@ -86,8 +102,10 @@ struct Watched;
 impl Watched {
     fn begin() -> io::Result<Self> {
         let mut watched = WATCHED.lock();
+        HEARD.store(false, Ordering::SeqCst);
         if watched.is_none() {
             for signal in SIGNALS {
+                flag::register(signal, &HEARD)?;
                 flag::register_conditional_default(signal, &IS_UNWATCHED)?;
             }
         }
@@ -115,6 +133,7 @@ impl AsFd for Interrupt {
 #[cfg(test)]
 mod tests {
     use rustix::process::{Signal, getpid, kill_process};
+    use signal_hook::low_level::raise;
 
     use super::*;
 
@@ -122,6 +141,12 @@ mod tests {
     #[test]
     fn a_signal_asks_the_one_that_watches_and_again_once_it_was_heard() {
         let interrupt = Interrupt::watch().unwrap();
+        assert!(!interrupt.is_asked());
+        let early = Interrupt::watch_after(|| raise(SIGTERM).unwrap()).unwrap();
+        assert!(early.is_asked(), "no signal is lost while it begins");
+        assert!((&early.wakes).read(&mut [0]).is_ok());
+        drop(early);
+        interrupt.hear_again().unwrap();
         for _ in 0..3 {
             assert!(!interrupt.is_asked());
             kill_process(getpid(), Signal::TERM).unwrap();

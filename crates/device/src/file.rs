@@ -51,6 +51,12 @@ pub enum OpenError {
         /// The path as given.
         path: String,
     },
+    /// It is to be written, and cannot be.
+    #[error("{path}: it is read-only (blockdev --getro tells 1); have it made writable, or only read it")]
+    ReadOnly {
+        /// The path as given.
+        path: String,
+    },
     /// The operating system refused.
     #[error("{path}: {source}")]
     Os {
@@ -70,6 +76,8 @@ const EXTENTS_MAX: usize = 1024;
 pub struct FileOptions {
     /// Open it for reading only, without claiming it.
     pub read_only: bool,
+    /// Claim it also if it is only read: nobody else who claims it writes to it meanwhile.
+    pub claimed: bool,
     /// Assume that its queue can be polled even if the system does not say so.
     pub poll: bool,
 }
@@ -79,6 +87,16 @@ impl FileOptions {
     #[must_use]
     pub const fn read_only(self, read_only: bool) -> Self {
         Self { read_only, ..self }
+    }
+
+    /// Sets whether it is [claimed](#structfield.claimed) also if it is only read.
+    #[must_use]
+    pub const fn claimed(self, claimed: bool) -> Self {
+        Self { claimed, ..self }
+    }
+
+    const fn claims(self) -> bool {
+        self.claimed || !self.read_only
     }
 
     /// Sets whether its queue is taken [to be pollable](#structfield.poll).
@@ -147,6 +165,10 @@ impl FileDevice {
         if metadata.file_type() != before.file_type() {
             return Err(OpenError::Replaced { path: name });
         }
+        // The kernel lets such a device be opened for writing, and refuses each write.
+        if is_block && !options.read_only && is_read_only(metadata.rdev()) {
+            return Err(OpenError::ReadOnly { path: name });
+        }
         let info = if is_block {
             block_info(name.clone(), &file, metadata.rdev()).map_err(os)?
         } else {
@@ -171,10 +193,10 @@ fn claim_again(claim: impl Fn() -> Result<File, OpenError>) -> Result<File, Open
     claim()
 }
 
-/// Opens a member exclusively, unless it is only to be read.
+/// Opens a member, exclusively if it is to be claimed.
 fn claim(path: &Path, name: &str, is_block: bool, options: FileOptions) -> Result<File, OpenError> {
     let file = open_direct(path, is_block, options).map_err(|e| busy_or_os(name, e))?;
-    if !options.read_only && !is_block {
+    if options.claims() && !is_block {
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| busy_or_os(name, e.into()))?;
     }
@@ -183,7 +205,7 @@ fn claim(path: &Path, name: &str, is_block: bool, options: FileOptions) -> Resul
 
 /// Opens with O_DIRECT where the file system supports it; tmpfs and a few others do not.
 fn open_direct(path: &Path, is_block: bool, options: FileOptions) -> io::Result<File> {
-    let exclusive = if is_block && !options.read_only { libc::O_EXCL } else { 0 };
+    let exclusive = if is_block && options.claims() { libc::O_EXCL } else { 0 };
     let open = |flags| {
         OpenOptions::new().read(true).write(!options.read_only).custom_flags(flags | exclusive).open(path)
     };
@@ -228,6 +250,12 @@ fn queue_value(dev: u64, name: &str) -> Option<String> {
     let base = format!("/sys/dev/block/{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
     let read = |folder: &str| std::fs::read_to_string(format!("{base}/{folder}/{name}")).ok();
     read("queue").or_else(|| read("../queue")).map(|value| value.trim().to_owned())
+}
+
+/// Whether the kernel refuses to write to a disk or partition.
+fn is_read_only(dev: u64) -> bool {
+    let path = format!("/sys/dev/block/{}:{}/ro", rustix::fs::major(dev), rustix::fs::minor(dev));
+    std::fs::read_to_string(path).is_ok_and(|value| value.trim() == "1")
 }
 
 fn queue_says(dev: u64, name: &str, value: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Finds the file system of a device. Its superblock says which shape its stripes have.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, IoError};
@@ -13,6 +13,9 @@ use stripewise_rafs::{
     volume::{DeviceVolume, Volume, VolumeError},
 };
 use thiserror::Error;
+
+/// Blocks that are read at once where a superblock is looked for.
+const READ_BLOCKS: u64 = 256;
 
 /// Why a device has no file system that can be opened.
 #[derive(Debug, Error)]
@@ -39,6 +42,12 @@ pub enum TargetError {
         /// What is wrong with the first one.
         source: SuperblockError,
     },
+    /// Only the last superblock counts.
+    #[error("{name}: {}", first_lost(name))]
+    FirstLost {
+        /// The device.
+        name: String,
+    },
     /// The device does not fit what the superblock says.
     #[error(transparent)]
     Volume(#[from] VolumeError),
@@ -51,6 +60,14 @@ pub fn found_instead(source: &SuperblockError) -> String {
         SuperblockError::Block(BlockError::NoMagic { .. }) => "its first block is no superblock".to_owned(),
         damaged => damaged.to_string(),
     }
+}
+
+/// What to do where only the last superblock counts.
+#[must_use]
+pub fn first_lost(name: &str) -> String {
+    format!(
+        "the first stripe of its RAFS file system is lost; `stripewise fsck -y {name}` makes it again, from the last one"
+    )
 }
 
 /// A file system, found.
@@ -67,9 +84,13 @@ pub struct Found {
 /// # Errors
 /// [`TargetError`].
 pub async fn find(device: Arc<dyn Device>) -> Result<Found, TargetError> {
-    let superblock = superblock(&*device).await?;
-    let volume = Arc::new(DeviceVolume::new(device, superblock.data_columns, superblock.rows)?);
-    Ok(Found { superblock, volume })
+    match superblock(&*device).await {
+        Ok(superblock) => found(device, superblock),
+        Err(error) => match lost_first(&error, &*device).await {
+            Some(_) => Err(TargetError::FirstLost { name: device.info().name.clone() }),
+            None => Err(error),
+        },
+    }
 }
 
 /// As [`find`]. If the first stripe has no copy of the superblock that counts, the last one is looked for, from the end on.
@@ -77,27 +98,68 @@ pub async fn find(device: Arc<dyn Device>) -> Result<Found, TargetError> {
 /// # Errors
 /// [`TargetError`]: what is wrong with the first one.
 pub async fn find_damaged(device: Arc<dyn Device>) -> Result<Found, TargetError> {
-    let error = match find(device.clone()).await {
-        Err(error @ (TargetError::None { .. } | TargetError::Io { .. })) => error,
-        other => return other,
-    };
-    let Some(superblock) = last_superblock(&*device).await else { return Err(error) };
-    let volume = Arc::new(DeviceVolume::new(device, superblock.data_columns, superblock.rows)?);
+    match superblock(&*device).await {
+        Ok(superblock) => found(device, superblock),
+        Err(error) => match lost_first(&error, &*device).await {
+            Some(superblock) => found(device, superblock),
+            None => Err(error),
+        },
+    }
+}
+
+fn found(device: Arc<dyn Device>, superblock: Superblock) -> Result<Found, TargetError> {
+    let volume = DeviceVolume::new(device, superblock.data_columns, superblock.rows)?;
+    let volume = Arc::new(volume.of_stripes(superblock.stripes));
     Ok(Found { superblock, volume })
+}
+
+/// The last superblock, where this is wrong with the first one.
+async fn lost_first(error: &TargetError, device: &dyn Device) -> Option<Superblock> {
+    match error {
+        TargetError::None { .. } | TargetError::Io { .. } => last_superblock(device).await,
+        _ => None,
+    }
 }
 
 /// The last superblock: the last stripe begins with it, and at least a stripe of the longest kind may lie behind that.
 async fn last_superblock(device: &dyn Device) -> Option<Superblock> {
     let blocks = device.info().size_bytes / BLOCK_BYTES as u64;
     let first = blocks.saturating_sub(2 * u64::from(STRIPE_BLOCKS_MAX));
-    for block in (first..blocks).rev() {
-        let offset_bytes = block * BLOCK_BYTES as u64;
-        if let Ok(Ok(superblock)) = read(device, offset_bytes).await {
-            // The copies of other columns lie behind the one that is meant, and tell the same.
-            return Some(superblock);
+    let mut end = blocks;
+    while end > first {
+        let start = end.saturating_sub(READ_BLOCKS).max(first);
+        let found = match read_blocks(device, start..end).await {
+            Ok(read) => last_in(&read, start),
+            // Some of them may be read.
+            Err(_) => last_one_by_one(device, start..end).await,
+        };
+        if found.is_some() {
+            return found;
+        }
+        end = start;
+    }
+    None
+}
+
+async fn last_one_by_one(device: &dyn Device, blocks: Range<u64>) -> Option<Superblock> {
+    for block in blocks.rev() {
+        if let Some(found) =
+            read_blocks(device, block..block + 1).await.ok().and_then(|read| last_in(&read, block))
+        {
+            return Some(found);
         }
     }
     None
+}
+
+/// The last superblock among blocks that were read from `start` on. One that does not lie in its own last stripe is a copy that somebody
+/// has made, as in a file that holds an image. Those of other columns lie behind the one that is meant, and tell the same.
+fn last_in(read: &[u8], start: u64) -> Option<Superblock> {
+    read.chunks_exact(BLOCK_BYTES).enumerate().rev().find_map(|(number, bytes)| {
+        let (superblock, _) = Superblock::decode(bytes).ok()?;
+        let of_stripe = u64::from(superblock.stripe_blocks());
+        ((start + number as u64) / of_stripe == superblock.stripes - 1).then_some(superblock)
+    })
 }
 
 /// The superblock of a device.
@@ -132,6 +194,12 @@ async fn read(
     device: &dyn Device,
     offset_bytes: u64,
 ) -> Result<Result<Superblock, SuperblockError>, IoError> {
-    let read = device.read(offset_bytes, smallvec![IoBuf::with_len(BLOCK_BYTES)]).await.into_one()?;
+    let block = offset_bytes / BLOCK_BYTES as u64;
+    let read = read_blocks(device, block..block + 1).await?;
     Ok(Superblock::decode(&read).map(|(superblock, _)| superblock))
+}
+
+async fn read_blocks(device: &dyn Device, blocks: Range<u64>) -> Result<IoBuf, IoError> {
+    let len = (blocks.end - blocks.start) as usize * BLOCK_BYTES;
+    device.read(blocks.start * BLOCK_BYTES as u64, smallvec![IoBuf::with_len(len)]).await.into_one()
 }

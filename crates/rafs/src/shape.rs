@@ -50,6 +50,12 @@ impl Geometry {
         (bytes > 0).then_some(Self { data_columns, rows, stripes })
     }
 
+    /// The first ones of these stripes, so many at most. A file system leaves what a volume has grown by.
+    #[must_use]
+    pub fn up_to(self, stripes: u64) -> Self {
+        Self { stripes: self.stripes.min(stripes.max(1)), ..self }
+    }
+
     /// Data blocks of a row.
     #[must_use]
     pub fn data_columns(&self) -> u32 {

@@ -132,10 +132,15 @@ impl Host {
     /// # Errors
     /// [`OpenError`].
     pub fn open_file(&self, path: impl AsRef<Path>) -> Result<FileDevice, OpenError> {
-        let path = path.as_ref();
-        // A path that cannot be resolved cannot be opened either; the opening names the reason.
-        let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        FileDevice::open(&canonical, FileOptions::default())
+        open_canonical(path.as_ref(), FileOptions::default())
+    }
+
+    /// Opens what is only read, and claims it as a member is claimed: it may be on a medium that cannot be written.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_file_to_read(&self, path: impl AsRef<Path>) -> Result<FileDevice, OpenError> {
+        open_canonical(path.as_ref(), FileOptions::default().read_only(true).claimed(true))
     }
 
     /// Makes an array of members, by role behind those that the options name; everything on them is lost.
@@ -165,4 +170,11 @@ impl Host {
         let env = self.env();
         Ok(self.block_on(async move { assemble(env, devices, &options).await })?)
     }
+}
+
+/// Opens a file or block device where its path leads to.
+fn open_canonical(path: &Path, options: FileOptions) -> Result<FileDevice, OpenError> {
+    // A path that cannot be resolved cannot be opened either; the opening names the reason.
+    let canonical = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    FileDevice::open(&canonical, options)
 }

@@ -52,10 +52,18 @@ pub(super) fn opening_deadline() -> Deadline {
 /// Opens a device as a member. Waits for a device whose holder was killed. For a device in use, the error
 /// names the holder.
 pub(super) fn open(host: &Host, path: &str, deadline: Deadline) -> anyhow::Result<FileDevice> {
+    open_by(|| host.open_file(path), path, deadline)
+}
+
+fn open_by(
+    open: impl Fn() -> Result<FileDevice, OpenError>,
+    path: &str,
+    deadline: Deadline,
+) -> anyhow::Result<FileDevice> {
     let deadline = deadline.or_after(ENDING_WAIT);
     let mut is_told = false;
     loop {
-        let error = match host.open_file(path) {
+        let error = match open() {
             Ok(device) => return check_free(path, device),
             Err(error @ OpenError::Busy { .. }) => error,
             Err(error) => return Err(error.into()),
@@ -86,10 +94,15 @@ pub(crate) fn open_exclusively(host: &Host, path: &str) -> anyhow::Result<FileDe
     open(host, path, opening_deadline())
 }
 
-/// Whether a device could not be opened because it is not there or does not work. One that is in use is not
+/// As [`open_exclusively`], for what is only read.
+pub(crate) fn open_to_read(host: &Host, path: &str) -> anyhow::Result<FileDevice> {
+    open_by(|| host.open_file_to_read(path), path, opening_deadline())
+}
+
+/// Whether a device could not be opened because it is not there or does not work, as for writing. One that is in use is not
 /// absent.
 pub(super) fn is_absent(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(OpenError::Os { .. }))
+    matches!(error.downcast_ref(), Some(OpenError::Os { .. } | OpenError::ReadOnly { .. }))
 }
 
 /// Refuses an open device that holds something, unless it may be overwritten. Returns a note on what is

@@ -47,7 +47,7 @@ use anyhow::Context;
 pub(crate) use caller::{keep_descriptors, let_go};
 use doorman::Doorman;
 use log::Log;
-pub(crate) use members::{LookedAt, check_contents, holding, open_exclusively};
+pub(crate) use members::{LookedAt, check_contents, holding, open_exclusively, open_to_read};
 use name::NameLock;
 pub(crate) use name::taken;
 pub(crate) use open::{preview, start_host};

@@ -5,6 +5,7 @@
 //! second one detaches, if the mount is in use.
 
 mod end;
+mod lost;
 mod spec;
 
 use std::{
@@ -21,7 +22,10 @@ use stripewise_mount::{report::Identity, served::Served, target};
 use stripewise_wire::MountedStatus;
 
 use self::end::{Event, catch, wait, watch};
-pub(crate) use self::spec::{MountSpec, start};
+pub(crate) use self::{
+    lost::taken as lost,
+    spec::{MountSpec, start},
+};
 use crate::{
     daemon, errors, logging,
     rafs::{mounted_status, serve_options},
@@ -82,13 +86,15 @@ struct Begun {
 
 impl Begun {
     fn wait(self) -> anyhow::Result<()> {
-        wait(self.served, &self.events)
+        let leave = |error: &anyhow::Error| lost::leave(&self.mounted.point, errors::line(error));
+        wait(self.served, &self.events).inspect_err(leave)
     }
 }
 
 fn begin(spec: &MountSpec, signals: Signals) -> anyhow::Result<Begun> {
     let host = daemon::start_host(RuntimeOptions::default().threads(spec.threads))?;
-    let device = Arc::new(daemon::open_exclusively(&host, &spec.target)?);
+    let open = if spec.choice.read_only { daemon::open_to_read } else { daemon::open_exclusively };
+    let device = Arc::new(open(&host, &spec.target)?);
     let found = host.block_on(async move { target::find(device).await })?;
     let identity = Identity::new(spec.target.clone(), &found.superblock);
     let (tell, events) = mpsc::channel();
@@ -99,6 +105,7 @@ fn begin(spec: &MountSpec, signals: Signals) -> anyhow::Result<Begun> {
     let (runtime, point) = (host.runtime(), &spec.choice.point);
     let served = Served::start(runtime, found.volume, identity.clone(), point, options, ended)?;
     watch(signals, tell)?;
+    lost::clear(point);
     let mounted = mounted_status(&identity, &served, &spec.choice);
     Ok(Begun { served, mounted, events })
 }

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -28,12 +29,17 @@ pub(crate) struct MountSpec {
 impl MountSpec {
     /// A name for its log.
     pub(super) fn name(&self) -> String {
-        let point = self.choice.point.to_string_lossy();
-        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') { c } else { '-' };
-        let name: String = point.trim_matches('/').chars().map(plain).collect();
-        // A file's name has 255 bytes, and the end tells most.
-        format!("mount-{}", &name[name.len().saturating_sub(200)..])
+        log_name(&self.choice.point)
     }
+}
+
+/// The name of the log of what is mounted on this folder.
+pub(super) fn log_name(point: &Path) -> String {
+    let point = point.to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') { c } else { '-' };
+    let name: String = point.trim_matches('/').chars().map(plain).collect();
+    // A file's name has 255 bytes, and the end tells most.
+    format!("mount-{}", &name[name.len().saturating_sub(200)..])
 }
 
 /// Starts the process in the background, and waits until the file system is mounted.

@@ -6,8 +6,9 @@ use std::{
 };
 
 use anyhow::Context;
+use smallvec::smallvec;
 use stripewise::{
-    Device, MediaKind, ZeroFlags,
+    Device, IoBuf, IoErrorKind, MediaKind, WriteFlags, ZeroFlags,
     internals::format::rafs::superblock::{SlotOrder, Superblock},
 };
 use stripewise_mount::rafs::{
@@ -21,6 +22,8 @@ use uuid::Uuid;
 
 /// The block of the file system.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
+/// What a target holds if only the last superblock counts.
+pub(crate) const RAFS_WITHOUT_FIRST: &str = "a RAFS file system whose first stripe is lost";
 /// What is zeroed at both ends of a target, so that nothing of what it held is recognised there any more.
 const WIPED_BYTES: u64 = 1 << 20;
 
@@ -114,7 +117,14 @@ async fn wipe(device: &dyn Device) -> anyhow::Result<()> {
     let wiped = WIPED_BYTES.min(size_bytes) / BLOCK_BYTES * BLOCK_BYTES;
     let last = (size_bytes - wiped) / BLOCK_BYTES * BLOCK_BYTES;
     for offset_bytes in [0, last] {
-        device.write_zeroes(offset_bytes, wiped, ZeroFlags::default()).await?;
+        match device.write_zeroes(offset_bytes, wiped, ZeroFlags::default()).await {
+            // As in tmpfs.
+            Err(error) if error.kind == IoErrorKind::Refused => {
+                let zeroes = IoBuf::zeroed(wiped as usize).freeze();
+                device.write(offset_bytes, smallvec![zeroes], WriteFlags::default()).await?;
+            }
+            zeroed => zeroed?,
+        }
     }
     Ok(device.flush().await?)
 }

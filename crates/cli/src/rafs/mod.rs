@@ -6,6 +6,6 @@ mod mounting;
 
 pub(crate) use self::{
     looking::{checked, mended, report_of_unmounted, usage_status},
-    making::{BLOCK_BYTES, Random, describe, make_options, write},
+    making::{BLOCK_BYTES, RAFS_WITHOUT_FIRST, Random, describe, make_options, write},
     mounting::{mounted_status, serve_options},
 };

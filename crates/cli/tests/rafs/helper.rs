@@ -7,6 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use rustix::fs::StatVfsMountFlags;
 use stripewise_testkit::{Lack, Said, go_on, run_bounded};
 
 use super::{
@@ -81,6 +82,15 @@ fn mount_8_mounts_remounts_and_unmounts_by_a_line_of_fstab() {
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(pace(&world), (12, 700));
     sandbox.done(&format!("mount a {point} -o remount --tt 3s"));
+    assert_eq!(pace(&world), (12, 3000));
+    let is_set = |flag| rustix::fs::statvfs(&point).unwrap().f_flag.contains(flag);
+    for (word, is_wanted) in [("noexec", true), ("exec", false)] {
+        let said = mount8(&world, &["-o", &format!("remount,{word}"), &point]);
+        assert!(said.code == Some(0) && is_set(StatVfsMountFlags::NOEXEC) == is_wanted, "{said:?}");
+    }
+    sandbox.done(&format!("mount a {point} -o remount,nosuid,nodev,relatime"));
+    assert!(is_set(StatVfsMountFlags::NOSUID) && is_set(StatVfsMountFlags::NODEV));
+    assert!(!is_set(StatVfsMountFlags::NOATIME) && !is_set(StatVfsMountFlags::NOEXEC));
     assert_eq!(pace(&world), (12, 3000));
     sandbox.fails(1, &format!("mount a {point} -o remount,ro"), &[""; 0], &["cannot be changed"]);
     sandbox.fails(1, &format!("mount a {point} -o remount,tf=95"), &[""; 0], &["tf=95"]);

@@ -14,6 +14,7 @@ mod canceled;
 mod foreground;
 mod helper;
 mod life;
+mod lost;
 mod mended;
 mod policies;
 mod refused;

@@ -89,8 +89,11 @@ impl Ground {
     }
 }
 
-/// The superblock of the first stripe that has one that counts.
-pub(crate) async fn read_superblock(volume: &dyn Volume) -> Result<Superblock, GroundError> {
+/// The superblock of a volume: that of the first stripe, or of the last one if no copy of the first one counts.
+///
+/// # Errors
+/// [`GroundError::NoSuperblock`]; [`GroundError::Io`].
+pub async fn read_superblock(volume: &dyn Volume) -> Result<Superblock, GroundError> {
     let geometry = volume.geometry();
     let (mut errors, mut unread) = (Vec::new(), None);
     for stripe in [0, geometry.stripes() - 1] {

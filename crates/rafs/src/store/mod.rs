@@ -32,7 +32,7 @@ use stripewise_format::rafs::{
 
 pub(crate) use self::{
     checkpoint::Hold,
-    ground::{bad_copies, check_shape, check_writable, read_anchor, read_copy, read_superblock, write_row},
+    ground::{bad_copies, check_shape, check_writable, read_anchor, read_copy, write_row},
     open::{GENERATIONS_APART, layout, order_of},
     replayed::ReplayedData,
     stripes::Class,
@@ -41,7 +41,7 @@ pub(crate) use self::{
 use self::{discards::Discards, running::Running};
 pub use self::{
     error::StoreError,
-    ground::{Ground, GroundError},
+    ground::{Ground, GroundError, read_superblock},
     make::{MakeError, MakeOptions, make, plan},
     open::{OpenError, Purpose, Replay},
     stripes::{StripeCounts, Written},

@@ -34,6 +34,12 @@ impl ArrayVolume {
         Ok(Self { device: array.device(), array, geometry })
     }
 
+    /// The same, [of so many stripes at most](Geometry::up_to).
+    #[must_use]
+    pub fn of_stripes(self, stripes: u64) -> Self {
+        Self { geometry: self.geometry.up_to(stripes), ..self }
+    }
+
     /// The array.
     #[must_use]
     pub fn array(&self) -> &Array {

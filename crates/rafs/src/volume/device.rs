@@ -68,6 +68,12 @@ impl DeviceVolume {
         Ok(Self { device, geometry, unflushed: Arc::default() })
     }
 
+    /// The same, [of so many stripes at most](Geometry::up_to).
+    #[must_use]
+    pub fn of_stripes(self, stripes: u64) -> Self {
+        Self { geometry: self.geometry.up_to(stripes), ..self }
+    }
+
     fn offset_bytes(&self, stripe: StripeNo, cell: Cell) -> u64 {
         let slot = self.geometry.slot(Order::Columns, cell);
         self.geometry.offset_bytes(Order::Columns, self.geometry.block(stripe, slot))

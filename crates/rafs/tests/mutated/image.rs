@@ -1,17 +1,21 @@
-//! A whole small image, changed at places that an input chooses: it is looked at, mended, looked at again, mounted and read. The fuzz target
-//! `rafs_image` runs the same.
+//! A whole small image, changed at places that an input chooses: it is mounted and used as it is; and it is looked at, mended, looked at
+//! again, mounted and read. The fuzz target `rafs_image` runs the same.
 
-use std::{future::Future, ops::Range, sync::Arc};
+use std::{collections::HashSet, future::Future, ops::Range, sync::Arc};
 
 use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, WriteFlags, memory::MemoryDevice};
-use stripewise_format::rafs::{
-    block::{BlockKind, HEAD_LEN, Head, seal},
-    inode::FileType,
+use stripewise_format::{
+    crc::{crc32c_with_hole, mixed},
+    rafs::{
+        block::{BlockKind, HEAD_LEN, Head, seal},
+        inode::FileType,
+        journal::RECORD_MAGIC,
+    },
 };
 use stripewise_rafs::{
     check::{Progress, check},
-    fs::{Fs, FsError, MountOptions, NewInode, ROOT, SetAttribute},
+    fs::{Fs, FsError, MountError, MountOptions, NewInode, ROOT, Rename, SetAttribute},
     repair::{RepairError, Repaired, repair},
     shape::Order,
     store::MakeOptions,
@@ -35,6 +39,9 @@ const STEPS_MAX: u64 = 5_000_000;
 const READ_MAX: usize = 1 << 20;
 const ENTRIES_MAX: usize = 10_000;
 
+/// Where a record of the journal has its CRC, and how many blocks it has.
+const RECORD_CRC: Range<usize> = 8..12;
+const RECORD_BLOCKS: Range<usize> = 12..16;
 /// Where a head has what it says of its block.
 const PLACE: Range<usize> = 16..24;
 const UUID: Range<usize> = 24..40;
@@ -42,6 +49,15 @@ const GENERATION: Range<usize> = 40..48;
 
 /// An image.
 pub(crate) struct Image(Vec<u8>);
+
+/// What came of an input.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tried {
+    /// The damaged image could be mounted for writing.
+    pub(crate) is_mounted: bool,
+    /// Something was mended.
+    pub(crate) is_mended: bool,
+}
 
 /// A world with a device that has some bytes.
 struct Ground {
@@ -71,15 +87,47 @@ impl Ground {
         Arc::new(DeviceVolume::new(device, COLUMNS, ROWS).expect("it has whole stripes"))
     }
 
-    fn mount(&self) -> Fs {
-        let options = MountOptions { buffer_blocks: 128, cached_nodes: 64, ..MountOptions::default() };
+    fn try_mount(&self, is_read_only: bool) -> Result<Fs, MountError> {
+        let options =
+            MountOptions { buffer_blocks: 128, cached_nodes: 64, is_read_only, ..MountOptions::default() };
         let (env, volume) = (self.world.env(), self.volume());
-        self.run(async move { Fs::mount(env, volume, options).await }).expect("it can be mounted")
+        self.run(async move { Fs::mount(env, volume, options).await })
+    }
+
+    fn mount(&self) -> Fs {
+        self.try_mount(false).expect("it can be mounted")
+    }
+
+    /// Mounts it damaged, and reads and writes it. Any of this may be refused, or fail. Returns whether it was mounted.
+    fn use_damaged(&self) -> bool {
+        for is_read_only in [true, false] {
+            let Ok(fs) = self.try_mount(is_read_only) else { return false };
+            let used = fs.clone();
+            self.run(async move {
+                walk(&used, Walk::Damaged).await;
+                let _ = write_some(&used).await;
+            });
+            let _ = self.run(async move { fs.unmount().await });
+        }
+        true
     }
 
     fn mend(&self) -> Result<Repaired, RepairError> {
         let volume = self.volume();
         self.run(async move { repair(&volume, 1, &Progress::silent()).await })
+    }
+
+    /// Mends it: nothing is wrong then, and a second repair changes nothing. Returns whether this one has; none if it cannot be mended.
+    fn mend_for_good(&self) -> Option<bool> {
+        let is_changed = match self.mend() {
+            Ok(repaired) => repaired.is_changed,
+            Err(RepairError::Open(_) | RepairError::NoSpace { .. }) => return None,
+            Err(error) => panic!("{error}"),
+        };
+        self.assert_clean("after a repair");
+        let again = self.mend().expect("it was mended before");
+        assert!(!again.is_changed, "a second repair changes something");
+        Some(is_changed)
     }
 
     /// fsck finds nothing.
@@ -114,34 +162,33 @@ impl Image {
         Self(read.into_one().expect("memory can be read").to_vec())
     }
 
-    /// Changes the image as the input says, mends it and looks at all of it. Whatever the input says, nothing panics, and nothing is wrong
-    /// after a repair. Returns whether something was mended.
-    pub(crate) fn try_input(&self, input: &[u8]) -> bool {
+    /// Changes the image as the input says, uses it, mends it and looks at all of it. Whatever the input says, nothing panics, and nothing
+    /// is wrong after a repair.
+    pub(crate) fn try_input(&self, input: &[u8]) -> Tried {
         let mut bytes = self.0.clone();
         let used: Vec<usize> = (0..bytes.len() / BLOCK).filter(|block| is_used(&bytes, *block)).collect();
-        let is_head = |block: &usize| kind(&bytes[block * BLOCK..]).is_some();
+        let is_head = |block: &usize| {
+            let block = &bytes[block * BLOCK..];
+            kind(block).is_some() || block.starts_with(&RECORD_MAGIC)
+        };
         let heads: Vec<usize> = used.iter().copied().filter(is_head).collect();
         for change in input.chunks_exact(CHANGE_LEN).take(CHANGES_MAX) {
             self.change(&mut bytes, [&used, &heads], change);
         }
+        let used = Ground::new(Some(&bytes));
+        let is_mounted = used.use_damaged();
+        if is_mounted {
+            used.mend_for_good();
+        }
         let ground = Ground::new(Some(&bytes));
-        let is_changed = match ground.mend() {
-            Ok(repaired) => repaired.is_changed,
-            Err(RepairError::Open(_) | RepairError::NoSpace { .. }) => return false,
-            Err(error) => panic!("{error}"),
-        };
-        ground.assert_clean("after a repair");
-        assert!(
-            !ground.mend().expect("it was mended before").is_changed,
-            "a second repair changes something"
-        );
+        let Some(is_mended) = ground.mend_for_good() else { return Tried { is_mounted, ..Tried::default() } };
         let fs = ground.mount();
         let read = fs.clone();
-        ground.run(async move { walk(&read).await });
+        ground.run(async move { walk(&read, Walk::Mended).await });
         let unmounted = ground.run(async move { fs.unmount().await });
         unmounted.expect("it can be unmounted");
         ground.assert_clean("after an unmount");
-        is_changed
+        Tried { is_mounted, is_mended }
     }
 
     /// One change of the input: which block, where in it, what becomes of the bytes, and whether its CRC is made right.
@@ -173,7 +220,11 @@ impl Image {
         for copy in used.iter().filter(|block| is_copy(block)) {
             bytes[copy * BLOCK..(copy + 1) * BLOCK].copy_from_slice(&new);
         }
+        let changed = place.start / BLOCK;
         bytes[place].copy_from_slice(&new);
+        if how & 0x80 > 0 {
+            seal_records(bytes, changed);
+        }
     }
 }
 
@@ -196,6 +247,36 @@ fn seal_again(block: &mut [u8]) {
     seal(block, kind, &head);
 }
 const _: () = assert!(HEAD_LEN == GENERATION.end);
+
+/// Makes the CRCs right of records of the journal that have this block.
+fn seal_records(bytes: &mut [u8], changed: usize) {
+    for front in 0..bytes.len() / BLOCK {
+        let blocks = record_at(bytes, front);
+        if !blocks.contains(&changed) {
+            continue;
+        }
+        let record: Vec<u8> =
+            blocks.iter().flat_map(|block| &bytes[block * BLOCK..(block + 1) * BLOCK]).copied().collect();
+        let crc = mixed(crc32c_with_hole(&record, RECORD_CRC.start));
+        bytes[front * BLOCK..][RECORD_CRC].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// The blocks of the record that begins in this one; none if none does. They follow one another row by row.
+fn record_at(bytes: &[u8], front: usize) -> Vec<usize> {
+    let block = &bytes[front * BLOCK..];
+    if !block.starts_with(&RECORD_MAGIC) {
+        return Vec::new();
+    }
+    let count = u32::from_le_bytes(block[RECORD_BLOCKS].try_into().expect("it has 4 bytes"));
+    let (columns, rows) = (COLUMNS as usize, ROWS as usize);
+    let of_stripe = columns * rows;
+    let (stripe, place) = (front / of_stripe, front % of_stripe);
+    let first = stripe * of_stripe + place % rows * columns + place / rows;
+    let last = first.saturating_add(count as usize).min(STRIPES * of_stripe);
+    let at = |slot: usize| slot / of_stripe * of_stripe + slot % columns * rows + slot % of_stripe / columns;
+    (first..last).map(at).collect()
+}
 
 async fn fill(fs: &Fs) -> Result<(), FsError> {
     let new = |file_type| NewInode { file_type, permissions: 0o644, uid: 0, gid: 0, device: 0 };
@@ -228,24 +309,65 @@ async fn fill(fs: &Fs) -> Result<(), FsError> {
     fs.sync().await
 }
 
-/// Reads all that has a name. Only bytes of files may be damaged.
-async fn walk(fs: &Fs) {
-    let mut open = vec![ROOT];
+/// Changes that meet most of what may be damaged.
+async fn write_some(fs: &Fs) -> Result<(), FsError> {
+    let new = NewInode { file_type: FileType::File, permissions: 0o600, uid: 1, gid: 1, device: 0 };
+    for (number, len) in [600, 30_000, 90_000].into_iter().enumerate() {
+        let name = format!("new {number}");
+        let file = fs.create(ROOT, name.as_bytes(), new).await?.inode;
+        fs.write(file, 0, IoBuf::copy_of(&vec![number as u8 + 1; len]).freeze()).await?;
+        fs.fsync(file).await?;
+    }
+    // All that lies in the root goes, or moves, and the next checkpoint writes it out.
+    for (number, entry) in fs.read_folder(ROOT, 0, ENTRIES_MAX).await?.iter().enumerate() {
+        let _ = match number % 3 {
+            0 => fs.unlink(ROOT, &entry.name).await,
+            1 => {
+                let moved = format!("moved {number}");
+                fs.rename((ROOT, &entry.name), (ROOT, moved.as_bytes()), Rename::Refuse).await
+            }
+            _ => fs.punch(entry.inode, 3000..9000).await,
+        };
+    }
+    fs.checkpoint().await
+}
+
+/// What is walked through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Walk {
+    /// Anything may be refused.
+    Damaged,
+    /// Only bytes of files may be damaged.
+    Mended,
+}
+
+/// Reads all that has a name.
+async fn walk(fs: &Fs, walk: Walk) {
+    let (mut open, mut seen) = (vec![ROOT], HashSet::from([ROOT]));
     while let Some(folder) = open.pop() {
-        let entries = fs.read_folder(folder, 0, ENTRIES_MAX).await.expect("a folder can be read");
+        let Some(entries) = walk.read(fs.read_folder(folder, 0, ENTRIES_MAX).await) else { continue };
         for entry in entries {
-            let attr = fs.lookup(folder, &entry.name).await.expect("what a folder tells is there");
+            let Some(attr) = walk.read(fs.lookup(folder, &entry.name).await) else { continue };
             match attr.file_type {
+                // Damaged, it may lead in circles.
+                FileType::Folder if !seen.insert(attr.inode) => assert!(walk == Walk::Damaged),
                 FileType::Folder => open.push(attr.inode),
                 FileType::File => match fs.read(attr.inode, 0, READ_MAX).await {
                     Ok(_) | Err(FsError::Damaged { .. }) => {}
-                    Err(error) => panic!("{error}"),
+                    other => drop(walk.read(other)),
                 },
-                FileType::Link => drop(fs.read_link(attr.inode).await.expect("a link can be read")),
+                FileType::Link => drop(walk.read(fs.read_link(attr.inode).await)),
                 _ => {}
             }
-            drop(fs.attributes(attr.inode).await.expect("attributes can be read"));
+            drop(walk.read(fs.attributes(attr.inode).await));
             fs.forget(attr.inode, 1).await;
         }
+    }
+}
+
+impl Walk {
+    /// What was read, if it could be.
+    fn read<T>(self, read: Result<T, FsError>) -> Option<T> {
+        read.inspect_err(|error| assert!(self == Self::Damaged, "{error}")).ok()
     }
 }

@@ -107,7 +107,7 @@ pub(crate) fn dump(args: &DumpArgs, json: bool) -> anyhow::Result<ExitCode> {
 fn on_volume(target: &str, what: &OnVolume) -> anyhow::Result<Told> {
     let path = absolute_path(target)?;
     let host = daemon::start_host(RuntimeOptions::default())?;
-    let found = open_damaged(&host, &path).map_err(|error| advised(target, error))?;
+    let found = open_damaged(&host, &path, false).map_err(|error| advised(target, error))?;
     let what = what.clone();
     host.block_on(async move {
         let inspector = Inspector::open(found.volume).await?;

@@ -69,6 +69,11 @@ impl FsckArgs {
     fn mends(&self) -> bool {
         self.yes || self.preen || self.auto
     }
+
+    /// Whether the user may be asked what to do.
+    fn asks(&self, json: bool) -> bool {
+        !self.no && !json && io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
 }
 
 /// What was done, and what went wrong meanwhile.
@@ -88,7 +93,7 @@ enum Ground {
 }
 
 impl Ground {
-    fn of(text: &str) -> anyhow::Result<Self> {
+    fn of(text: &str, may_mend: bool) -> anyhow::Result<Self> {
         match target_of(text)? {
             Target::Array(name) => match mounted_array(&name)? {
                 Some(row) => Self::mounted(row),
@@ -97,7 +102,7 @@ impl Ground {
             Target::Path(path) => {
                 let watch = Watch::begin(path.clone())?;
                 let host = daemon::start_host(RuntimeOptions::default())?;
-                match open_damaged(&host, &path) {
+                match open_damaged(&host, &path, may_mend) {
                     Ok(found) => {
                         let uuid = found.superblock.uuid.to_string();
                         Ok(Self::Path { host, path, uuid, volume: found.volume, watch })
@@ -185,7 +190,7 @@ fn code(told: &CheckedStatus, failed: u8) -> u8 {
 }
 
 fn look(args: &FsckArgs, json: bool) -> anyhow::Result<Outcome> {
-    let ground = Ground::of(&args.target)?;
+    let ground = Ground::of(&args.target, args.mends() || args.asks(json))?;
     if let Ground::Mounted { point, report, .. } = &ground {
         ensure!(
             !args.mends(),
@@ -223,7 +228,7 @@ fn may_mend(args: &FsckArgs, json: bool, is_clean: bool) -> anyhow::Result<bool>
     if args.mends() {
         return Ok(true);
     }
-    if args.no || json || is_clean || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if is_clean || !args.asks(json) {
         return Ok(false);
     }
     let mut stderr = io::stderr();

@@ -12,16 +12,21 @@ use crate::{client, rafs::BLOCK_BYTES, rundir};
 /// For files, and for devices that tell nothing.
 const DEFAULT: Columns = Columns { data_columns: 4, chunk_bytes: 64 << 10 };
 
+/// What sysfs counts in.
+const SECTOR_BYTES: u64 = 512;
+
 /// A shape, and where it was found.
 pub(super) struct Shape {
     pub(super) columns: Columns,
     pub(super) from: &'static str,
+    /// What to say of a partition whose stripes begin elsewhere than the array's.
+    pub(super) askew: Option<String>,
 }
 
 /// The shape for a file system on this path.
 pub(super) fn shape_for(path: &str) -> Shape {
     let found = of_own_array(Path::new(path)).or_else(|| of_block_device(path));
-    found.unwrap_or(Shape { columns: DEFAULT, from: "default" })
+    found.unwrap_or(Shape { columns: DEFAULT, from: "default", askew: None })
 }
 
 /// The block device of a running array of ours: its daemon knows.
@@ -33,7 +38,7 @@ fn of_own_array(path: &Path) -> Option<Shape> {
     let status = client::status(names.iter().find(is_its)?).ok()?;
     let data = u32::try_from(status.raid_devices.checked_sub(status.parity_devices)?).ok()?;
     let columns = checked(data, status.chunk_bytes)?;
-    Some(Shape { columns, from: "the array" })
+    Some(Shape { columns, from: "the array", askew: None })
 }
 
 fn of_block_device(path: &str) -> Option<Shape> {
@@ -47,9 +52,30 @@ fn of_block_device(path: &str) -> Option<Shape> {
 
 /// What sysfs says of a block device in this folder.
 fn of_sysfs(folder: &Path) -> Option<Shape> {
-    // A partition's disk has the queue. Its stripes begin elsewhere than the array's, unless it is aligned to them.
-    let disk = if folder.join("partition").exists() { folder.parent()? } else { folder };
+    if !folder.join("partition").exists() {
+        return of_disk(folder);
+    }
+    // A partition's disk has the queue.
+    let shape = of_disk(folder.parent()?)?;
+    let askew = askew(folder, shape.columns);
+    Some(Shape { askew, ..shape })
+}
+
+fn of_disk(disk: &Path) -> Option<Shape> {
     of_md(disk).or_else(|| of_queue(disk))
+}
+
+/// What to say of a partition that does not begin where a stripe does: no stripe of the file system is one of the array's then.
+fn askew(partition: &Path, columns: Columns) -> Option<String> {
+    let start_bytes = read(partition.join("start"))?.parse::<u64>().ok()?.checked_mul(SECTOR_BYTES)?;
+    let stripe_bytes = columns.stripe_bytes();
+    (!start_bytes.is_multiple_of(stripe_bytes)).then(|| {
+        format!(
+            "the partition begins at {start_bytes} bytes, within a stripe of {stripe_bytes}: each stripe of the file system lies in two \
+             of the disk's, and whole ones are never written; begin the partition at a multiple of {} sectors",
+            stripe_bytes / SECTOR_BYTES
+        )
+    })
 }
 
 /// The kernel's md.
@@ -63,7 +89,7 @@ fn of_md(disk: &Path) -> Option<Shape> {
         _ => return None,
     };
     let columns = checked(disks.checked_sub(parity)?, read("chunk_size")?.parse().ok()?)?;
-    Some(Shape { columns, from: "md" })
+    Some(Shape { columns, from: "md", askew: None })
 }
 
 /// What a disk says of the I/O that suits it: a stripe, and a chunk.
@@ -74,7 +100,7 @@ fn of_queue(disk: &Path) -> Option<Shape> {
         return None;
     }
     let columns = checked(u32::try_from(stripe / chunk).ok()?, chunk)?;
-    Some(Shape { columns, from: "the device's optimal I/O" })
+    Some(Shape { columns, from: "the device's optimal I/O", askew: None })
 }
 
 fn checked(data_columns: u32, chunk_bytes: u64) -> Option<Columns> {
@@ -102,11 +128,24 @@ mod tests {
         fs::create_dir(&partition).unwrap();
         fs::write(partition.join("partition"), "1\n").unwrap();
         let told = |folder: &Path| {
-            let Shape { columns: Columns { data_columns, chunk_bytes }, from } = of_sysfs(folder)?;
+            let Shape { columns: Columns { data_columns, chunk_bytes }, from, .. } = of_sysfs(folder)?;
             Some((data_columns, chunk_bytes, from))
         };
         assert_eq!(told(&partition), told(disk.path()));
         told(disk.path())
+    }
+
+    #[test]
+    fn a_partition_within_a_stripe_is_told_of() {
+        let disk = tempfile::tempdir().unwrap();
+        let columns = Columns { data_columns: 4, chunk_bytes: 64 << 10 };
+        for (start, is_askew) in [("2048", false), ("512", false), ("63", true), ("513", true), ("x", false)]
+        {
+            fs::write(disk.path().join("start"), format!("{start}\n")).unwrap();
+            assert_eq!(askew(disk.path(), columns).is_some(), is_askew, "{start}");
+        }
+        fs::write(disk.path().join("start"), "63").unwrap();
+        assert!(askew(disk.path(), columns).unwrap().contains("a multiple of 512 sectors"));
     }
 
     fn md(level: &str, disks: &str, chunk: &str) -> Option<(u32, u64, &'static str)> {

@@ -8,7 +8,10 @@ use stripewise::{
     Device, MediaKind, RuntimeOptions,
     file::{FileDevice, FileOptions},
 };
-use stripewise_mount::rafs::{shape::Geometry, store, volume::DeviceVolume};
+use stripewise_mount::{
+    rafs::{shape::Geometry, store, volume::DeviceVolume},
+    target::{self, TargetError},
+};
 use stripewise_wire::{MadeStatus, MkfsSpec, OrderChoice, Reply, Request};
 use uuid::Uuid;
 
@@ -24,7 +27,7 @@ use crate::{
     given::absolute_path,
     printable::printable,
     progress::StepsBar,
-    rafs::{Random, describe, make_options, write},
+    rafs::{RAFS_WITHOUT_FIRST, Random, describe, make_options, write},
     said::{note, print_json, say},
     sizes::{format_size, parse_size},
 };
@@ -82,11 +85,15 @@ pub(crate) fn mkfs(args: &MkfsArgs, json: bool) -> anyhow::Result<ExitCode> {
         },
     };
     let shape = match args.geometry {
-        Some(columns) => Shape { columns, from: "--geometry" },
+        Some(columns) => Shape { columns, from: "--geometry", askew: None },
         None => shape_for(&path),
     };
     let is_new = is_new(&path, args.size)?;
     let spec = spec_of(args);
+    shape.askew.iter().for_each(|askew| note!("stripewise: {}: {askew}", printable(&path)));
+    if !is_new {
+        check_looks_free(&spec, &path)?;
+    }
     if args.dry_run {
         let (size_bytes, media) = looked_up(&path, args.size.filter(|_| is_new))?;
         let options = make_options(&spec, shape.columns.stripe_bytes(), media, &Random::fixed())?;
@@ -153,18 +160,30 @@ impl Drop for NewFile {
     }
 }
 
-fn make(spec: &MkfsSpec, path: &str, shape: &Shape) -> anyhow::Result<MadeStatus> {
+/// A first look, at what is there already.
+fn check_looks_free(spec: &MkfsSpec, path: &str) -> anyhow::Result<()> {
     let looked_at =
         LookedAt::look(Path::new(path)).with_context(|| format!("{path}: cannot be looked at"))?;
-    let found = looked_at.map(|seen| seen.found).unwrap_or_default();
-    ensure!(
-        spec.force || found.is_empty(),
-        "{}; give --force to overwrite it",
-        printable(&holding(path, &found))
-    );
+    check_free(spec, path, &looked_at.map(|seen| seen.found).unwrap_or_default())
+}
+
+fn check_free(spec: &MkfsSpec, path: &str, found: &[String]) -> anyhow::Result<()> {
+    let is_free = spec.force || found.is_empty();
+    ensure!(is_free, "{}; give --force to overwrite it", printable(&holding(path, found)));
+    Ok(())
+}
+
+fn make(spec: &MkfsSpec, path: &str, shape: &Shape) -> anyhow::Result<MadeStatus> {
     let host = daemon::start_host(RuntimeOptions::default())?;
     let device = Arc::new(daemon::open_exclusively(&host, path)?);
-    for overwritten in daemon::check_contents(path, &device, spec.force, &[])? {
+    let overwritten = daemon::check_contents(path, &device, spec.force, &[])?;
+    if overwritten.is_empty() {
+        let looked = device.clone();
+        if let Err(TargetError::FirstLost { .. }) = host.block_on(async move { target::find(looked).await }) {
+            check_free(spec, path, &[RAFS_WITHOUT_FIRST.to_owned()])?;
+        }
+    }
+    for overwritten in overwritten {
         note!("stripewise: {}", printable(&overwritten));
     }
     let (size_bytes, media, columns) = (device.info().size_bytes, device.info().media, shape.columns);

@@ -87,14 +87,15 @@ fn goes_on(what: &str) -> String {
     format!("the {what} goes on in the array's daemon")
 }
 
-/// Opens the file system of a target that is not mounted, for this process alone.
+/// Opens the file system of a target that is not mounted, for this process alone, to read it.
 fn open(host: &Host, path: &str) -> anyhow::Result<Found> {
-    let device = Arc::new(daemon::open_exclusively(host, path)?);
+    let device = Arc::new(daemon::open_to_read(host, path)?);
     Ok(host.block_on(async move { target::find(device).await })?)
 }
 
-/// As [`open`], also if only the last copy of the superblock is left.
-fn open_damaged(host: &Host, path: &str) -> anyhow::Result<Found> {
-    let device = Arc::new(daemon::open_exclusively(host, path)?);
+/// Opens it, also if only the last copy of the superblock is left. May it be mended, it is opened for writing, too.
+fn open_damaged(host: &Host, path: &str, may_mend: bool) -> anyhow::Result<Found> {
+    let open = if may_mend { daemon::open_exclusively } else { daemon::open_to_read };
+    let device = Arc::new(open(host, path)?);
     Ok(host.block_on(async move { target::find_damaged(device).await })?)
 }

@@ -15,6 +15,7 @@ use clap::Args;
 use rustix::{
     fs::{StatVfsMountFlags, XattrFlags},
     io::Errno,
+    mount::{MountFlags, mount_remount},
 };
 use stripewise_mount::report::{ATTRIBUTE, FREE_PERCENT_MAX, PaceChange};
 use stripewise_wire::{MountChoice, MountedStatus, Reply, Request};
@@ -57,7 +58,7 @@ pub(crate) struct MountArgs {
     /// discard tells the array of stripes that became free. noclean leaves half-empty stripes as they are. preset=paper keeps to
     /// the rules of the RAFS paper. without=layout+buffer+flush+allocation switches techniques of the paper off.
     ///
-    /// remount changes tf and tt of what is mounted on the folder. As root, other users may come in, and set-user-ID programs
+    /// remount changes tf and tt, and for root nosuid, nodev, noexec and noatime, of what is mounted on the folder. As root, other users may come in, and set-user-ID programs
     /// and device files have effect, as with mount(8); else not.
     #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
@@ -79,7 +80,7 @@ pub(crate) struct MountArgs {
     /// Put no loop device under the mount: then sync(2) does not reach the file system.
     #[arg(long)]
     no_loop: bool,
-    /// An array that is mounted on the folder already is no failure: `mount --all` cannot tell that it is.
+    /// mount(8) has called. An array that is mounted on the folder already is no failure: `mount --all` cannot tell that it is.
     #[arg(long, hide = true)]
     may_be_mounted: bool,
 }
@@ -199,11 +200,13 @@ fn remount(args: &MountArgs, words: &Words) -> anyhow::Result<ExitCode> {
         "{folder}: it is mounted {}, which cannot be changed; unmount it, and mount it again",
         if is_read_only { "read-only" } else { "for writing" }
     );
-    if words.buffer.is_some() || words.has_rules() {
+    if words.has_fixed() {
         note!(
-            "stripewise: {folder}: all but tf and tt stays as it is; to change it, unmount it, and mount it again"
+            "stripewise: {folder}: all but tf, tt, nosuid, nodev, noexec and noatime stays as it is; to change it, unmount it, and \
+             mount it again"
         );
     }
+    change_flags(args, words)?;
     let age = words.tt.or(args.tt);
     let change = PaceChange {
         free_percent: words.tf.or(args.tf),
@@ -218,6 +221,39 @@ fn remount(args: &MountArgs, words: &Words) -> anyhow::Result<ExitCode> {
         },
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Changes what the kernel alone looks at. mount(8) gives all that is to be so, and leaves out what is not.
+fn change_flags(args: &MountArgs, words: &Words) -> anyhow::Result<()> {
+    type Mount = MountFlags;
+    type Has = StatVfsMountFlags;
+    let folder = &args.folder;
+    let has = rustix::fs::statvfs(folder)?.f_flag;
+    let left_out = args.may_be_mounted.then_some(false);
+    let mut flags = Mount::BIND;
+    let mut is_changed = false;
+    for (wanted, is_set, flag) in [
+        (words.nosuid.or(left_out), Has::NOSUID, Mount::NOSUID),
+        (words.nodev.or(left_out), Has::NODEV, Mount::NODEV),
+        (words.noexec.or(left_out), Has::NOEXEC, Mount::NOEXEC),
+        (words.noatime, Has::NOATIME, Mount::NOATIME),
+        (None, Has::RDONLY, Mount::RDONLY),
+    ] {
+        let wanted = wanted.unwrap_or(has.contains(is_set));
+        is_changed |= wanted != has.contains(is_set);
+        flags.set(flag, wanted);
+    }
+    if !is_changed {
+        return Ok(());
+    }
+    // Without a word of it, the kernel would keep noatime.
+    flags.set(Mount::RELATIME, !flags.contains(Mount::NOATIME));
+    mount_remount(folder, flags, c"").map_err(|error| match error {
+        Errno::PERM => {
+            anyhow!("{}: only root can change nosuid, nodev, noexec and noatime", folder.display())
+        }
+        other => anyhow!("{}: {other}", folder.display()),
+    })
 }
 
 fn tell(mounted: &MountedStatus, json: bool) -> anyhow::Result<()> {

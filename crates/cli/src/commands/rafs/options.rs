@@ -86,9 +86,12 @@ impl Words {
         Ok(said)
     }
 
-    /// Whether rules were given that cannot be changed while it is mounted.
-    pub(super) fn has_rules(&self) -> bool {
-        self.journal.is_some()
+    /// Whether something was given that cannot be changed while it is mounted. mount(8) gives allow_other as it is.
+    pub(super) fn has_fixed(&self) -> bool {
+        self.buffer.is_some()
+            || self.threads.is_some()
+            || self.is_plain
+            || self.journal.is_some()
             || self.preset.is_some()
             || self.cleans.is_some()
             || self.discards

@@ -1,8 +1,9 @@
 //! `stripewise umount`.
 
 use std::{
+    fs,
     os::fd::OwnedFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -24,7 +25,7 @@ use super::{
     report_of,
 };
 use crate::{
-    client,
+    client, mounted,
     printable::printable,
     said::{print_json, say},
 };
@@ -64,7 +65,7 @@ pub(crate) fn umount(args: &UmountArgs, json: bool) -> anyhow::Result<ExitCode> 
     }
     match (&report.identity.array, server) {
         (Some(name), _) => wait_for_daemon(name, report.identity.pid)?,
-        (None, Some(server)) => wait_for_server(&folder, &report, &server)?,
+        (None, Some(server)) => wait_for_server(&point, &report, &server)?,
         (None, None) => {}
     }
     tell(&folder, "unmounted", json)
@@ -95,14 +96,20 @@ fn wait_for_daemon(name: &str, pid: u32) -> anyhow::Result<()> {
     }
 }
 
-/// Waits until a process that serves the mount alone has ended.
-fn wait_for_server(folder: &str, report: &Report, server: &OwnedFd) -> anyhow::Result<()> {
+/// Waits until a process that serves the mount alone has ended. One of another run directory leaves word elsewhere.
+fn wait_for_server(point: &Path, report: &Report, server: &OwnedFd) -> anyhow::Result<()> {
+    let (folder, pid) = (printable(&point.display().to_string()), report.identity.pid);
     let mut ended = [PollFd::new(server, PollFlags::IN)];
     let limit = Timespec { tv_sec: END_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     if poll(&mut ended, Some(&limit))? == 0 {
-        bail!("{folder}: unmounted, but its server (process {}) still writes out", report.identity.pid);
+        bail!("{folder}: unmounted, but its server (process {pid}) still writes out");
     }
-    Ok(())
+    // The server knows it without symbolic links.
+    let served = fs::canonicalize(point).unwrap_or_else(|_| point.to_owned());
+    match mounted::lost(&served, pid) {
+        Some(why) => bail!("{folder}: unmounted, but what was not synced is lost: {}", printable(&why)),
+        None => Ok(()),
+    }
 }
 
 fn tell(folder: &str, what: &str, json: bool) -> anyhow::Result<ExitCode> {

@@ -22,7 +22,7 @@ use stripewise_wire::{CheckedStatus, MadeStatus, MkfsSpec, UsageStatus};
 use super::{super::members::holding, work::Step};
 use crate::{
     probe,
-    rafs::{Random, checked, describe, make_options, mended, usage_status, write},
+    rafs::{RAFS_WITHOUT_FIRST, Random, checked, describe, make_options, mended, usage_status, write},
     sizes::format_size,
 };
 
@@ -42,14 +42,12 @@ impl Ground {
     pub(super) fn make(self, spec: &MkfsSpec, step: Step) -> anyhow::Result<MadeStatus> {
         let Self { name, array, runtime, env } = self;
         let device: Arc<ArrayDevice> = Arc::new(array.device());
-        if !spec.dry_run {
-            let looked = device.clone();
-            let found = runtime.block_on(async move { contents(&*looked).await })?;
-            let holding = holding("it", &found);
-            ensure!(spec.force || found.is_empty(), "{holding}; give --force to overwrite it");
-            if !found.is_empty() {
-                tracing::warn!("{holding}, which is overwritten");
-            }
+        let looked = array.clone();
+        let found = runtime.block_on(async move { contents(&looked).await })?;
+        let holding = holding("it", &found);
+        ensure!(spec.force || found.is_empty(), "{holding}; give --force to overwrite it");
+        if !found.is_empty() && !spec.dry_run {
+            tracing::warn!("{holding}, which is overwritten");
         }
         let info = device.info();
         let (size_bytes, media) = (info.size_bytes, info.media);
@@ -76,7 +74,7 @@ impl Ground {
         let step = step.clone();
         let progress = Progress::new(move |what, done, all| step.tell(what, done, all));
         runtime.block_on(async move {
-            let (superblock, volume) = open(array).await?;
+            let (superblock, volume) = open_damaged(array).await?;
             let what = (name, superblock.uuid.to_string());
             match mend {
                 true => mended(&env, what, &volume, &progress).await,
@@ -87,9 +85,9 @@ impl Ground {
 
     /// Looks how full it is.
     pub(super) fn usage(self) -> anyhow::Result<UsageStatus> {
-        let Self { array, runtime, env, .. } = self;
+        let Self { name, array, runtime, env } = self;
         runtime.block_on(async move {
-            let (superblock, volume) = open(array).await?;
+            let (superblock, volume) = open(&name, array).await?;
             usage_status(env, volume, &superblock).await
         })
     }
@@ -98,16 +96,49 @@ impl Ground {
 /// The array's file system, and the array in its stripes.
 ///
 /// # Errors
-/// If it has none, or one that was made for other stripes.
-pub(super) async fn open(array: Array) -> anyhow::Result<(Superblock, Arc<dyn Volume>)> {
-    let superblock = target::superblock(&array.device()).await.map_err(|error| match error {
+/// If it has none, one whose first stripe is lost, or one that was made for other stripes.
+pub(super) async fn open(name: &str, array: Array) -> anyhow::Result<Opened> {
+    match target::superblock(&array.device()).await {
+        Ok(superblock) => fitting(array, superblock),
+        Err(error) => Err(match last_superblock(&array).await {
+            Some(_) => anyhow!("{}", target::first_lost(name)),
+            None => none_found(error),
+        }),
+    }
+}
+
+/// As [`open`], also if only the last superblock is left.
+async fn open_damaged(array: Array) -> anyhow::Result<Opened> {
+    match target::superblock(&array.device()).await {
+        Ok(superblock) => fitting(array, superblock),
+        Err(error) => match last_superblock(&array).await {
+            Some(superblock) => fitting(array, superblock),
+            None => Err(none_found(error)),
+        },
+    }
+}
+
+/// The superblock and the volume of a file system.
+type Opened = (Superblock, Arc<dyn Volume>);
+
+/// The superblock of the last stripe, where the first one has none.
+async fn last_superblock(array: &Array) -> Option<Superblock> {
+    let volume = ArrayVolume::new(array.clone()).ok()?;
+    store::read_superblock(&volume).await.ok()
+}
+
+fn none_found(error: TargetError) -> anyhow::Error {
+    match error {
         TargetError::None { source, .. } => {
             let found = target::found_instead(&source);
             anyhow!("no RAFS file system ({found}); if it never had one, `stripewise mkfs` makes it")
         }
         other => other.into(),
-    })?;
-    let volume = ArrayVolume::new(array)?;
+    }
+}
+
+fn fitting(array: Array, superblock: Superblock) -> anyhow::Result<Opened> {
+    let volume = ArrayVolume::new(array)?.of_stripes(superblock.stripes);
     let geometry = volume.geometry();
     let chunk = |rows: u32| format_size(u64::from(rows) * crate::rafs::BLOCK_BYTES);
     ensure!(
@@ -123,7 +154,8 @@ pub(super) async fn open(array: Array) -> anyhow::Result<(Superblock, Arc<dyn Vo
 }
 
 /// What lies on an array, as for a device: its ends are copied to a file in memory that is as long, and that is looked at.
-async fn contents(device: &dyn Device) -> anyhow::Result<Vec<String>> {
+async fn contents(array: &Array) -> anyhow::Result<Vec<String>> {
+    let device = array.device();
     let size_bytes = device.info().size_bytes;
     let copy = File::from(rustix::fs::memfd_create("stripewise-probe", MemfdFlags::CLOEXEC)?);
     copy.set_len(size_bytes)?;
@@ -133,7 +165,11 @@ async fn contents(device: &dyn Device) -> anyhow::Result<Vec<String>> {
         let read = read.into_one().context("looking at what it holds")?;
         copy.write_all_at(&read, offset_bytes)?;
     }
-    probe::probe_opened(&copy).context("looking at what it holds")
+    let mut found = probe::probe_opened(&copy).context("looking at what it holds")?;
+    if found.is_empty() && last_superblock(array).await.is_some() {
+        found.push(RAFS_WITHOUT_FIRST.to_owned());
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -48,8 +48,8 @@ impl Mounting {
     /// Mounts, and starts a thread that waits for the end.
     pub(super) fn mount(self, claim: Claim) -> anyhow::Result<Reply> {
         let Self { name, array, runtime, choice } = self;
-        let opened = array.clone();
-        let (superblock, volume) = runtime.block_on(async move { open(opened).await })?;
+        let (opened, of) = (array.clone(), name.clone());
+        let (superblock, volume) = runtime.block_on(async move { open(&of, opened).await })?;
         let identity = Identity { array: Some(name.clone()), ..Identity::new(name.clone(), &superblock) };
         let anchor =
             choice.has_loop.then(|| Anchor::of_size(array.geometry().capacity_bytes())).transpose()?;
