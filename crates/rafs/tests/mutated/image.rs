@@ -1,7 +1,7 @@
 //! A whole small image, changed at places that an input chooses: it is mounted and used as it is; and it is looked at, mended, looked at
 //! again, mounted and read. The fuzz target `rafs_image` runs the same.
 
-use std::{collections::HashSet, future::Future, ops::Range, sync::Arc};
+use std::{collections::BTreeSet, future::Future, ops::Range, sync::Arc};
 
 use smallvec::smallvec;
 use stripewise_device::{Device, IoBuf, WriteFlags, memory::MemoryDevice};
@@ -343,7 +343,7 @@ enum Walk {
 
 /// Reads all that has a name.
 async fn walk(fs: &Fs, walk: Walk) {
-    let (mut open, mut seen) = (vec![ROOT], HashSet::from([ROOT]));
+    let (mut open, mut seen) = (vec![ROOT], BTreeSet::from([ROOT]));
     while let Some(folder) = open.pop() {
         let Some(entries) = walk.read(fs.read_folder(folder, 0, ENTRIES_MAX).await) else { continue };
         for entry in entries {
