@@ -42,11 +42,13 @@ pub enum TargetError {
         /// What is wrong with the first one.
         source: SuperblockError,
     },
-    /// Only the last superblock counts.
+    /// Only the last superblock counts. The device may also hold something else by now, which has left the last stripe alone.
     #[error("{name}: {}", first_lost(name))]
     FirstLost {
         /// The device.
         name: String,
+        /// The last superblock.
+        last: Box<Superblock>,
     },
     /// The device does not fit what the superblock says.
     #[error(transparent)]
@@ -79,7 +81,8 @@ pub struct Found {
 }
 
 /// Looks for a file system. Each column of the first stripe begins with a copy of the superblock; if the first copy is
-/// damaged, the second column's is looked for behind chunks of all lengths that are a power of two.
+/// damaged, the second column's is looked for behind chunks of all lengths that are a power of two. If none of them counts, the last
+/// superblock is looked for, from the end on.
 ///
 /// # Errors
 /// [`TargetError`].
@@ -87,27 +90,19 @@ pub async fn find(device: Arc<dyn Device>) -> Result<Found, TargetError> {
     match superblock(&*device).await {
         Ok(superblock) => found(device, superblock),
         Err(error) => match lost_first(&error, &*device).await {
-            Some(_) => Err(TargetError::FirstLost { name: device.info().name.clone() }),
+            Some(last) => {
+                Err(TargetError::FirstLost { name: device.info().name.clone(), last: Box::new(last) })
+            }
             None => Err(error),
         },
     }
 }
 
-/// As [`find`]. If the first stripe has no copy of the superblock that counts, the last one is looked for, from the end on.
+/// The file system of a device that has this superblock.
 ///
 /// # Errors
-/// [`TargetError`]: what is wrong with the first one.
-pub async fn find_damaged(device: Arc<dyn Device>) -> Result<Found, TargetError> {
-    match superblock(&*device).await {
-        Ok(superblock) => found(device, superblock),
-        Err(error) => match lost_first(&error, &*device).await {
-            Some(superblock) => found(device, superblock),
-            None => Err(error),
-        },
-    }
-}
-
-fn found(device: Arc<dyn Device>, superblock: Superblock) -> Result<Found, TargetError> {
+/// [`TargetError::Volume`].
+pub fn found(device: Arc<dyn Device>, superblock: Superblock) -> Result<Found, TargetError> {
     let volume = DeviceVolume::new(device, superblock.data_columns, superblock.rows)?;
     let volume = Arc::new(volume.of_stripes(superblock.stripes));
     Ok(Found { superblock, volume })
@@ -175,6 +170,7 @@ pub async fn superblock(device: &dyn Device) -> Result<Superblock, TargetError> 
     for offset_bytes in places().take_while(|place| place + BLOCK_BYTES as u64 <= info.size_bytes) {
         let name = info.name.clone();
         let error = match read(device, offset_bytes).await {
+            Ok(Ok(superblock)) if !is_of_column(&superblock, offset_bytes) => continue,
             Ok(Ok(superblock)) => return Ok(superblock),
             Ok(Err(source)) => TargetError::None { name, source },
             Err(source) => TargetError::Io { name, source },
@@ -184,8 +180,13 @@ pub async fn superblock(device: &dyn Device) -> Result<Superblock, TargetError> 
     Err(first.unwrap_or(TargetError::TooShort { name: info.name.clone() }))
 }
 
-/// Where a first column, or a second one, may begin, in bytes.
-fn places() -> impl Iterator<Item = u64> {
+/// Whether a column of this superblock's first stripe begins there; one that does not is what is left of another file system.
+fn is_of_column(superblock: &Superblock, offset_bytes: u64) -> bool {
+    offset_bytes == 0 || offset_bytes == u64::from(superblock.rows) * BLOCK_BYTES as u64
+}
+
+/// Where a first column, or a second one, may begin, in bytes: where a superblock is looked for.
+pub fn places() -> impl Iterator<Item = u64> {
     let chunks = (0..=STRIPE_BLOCKS_MAX.ilog2()).map(|power| (BLOCK_BYTES as u64) << power);
     [0].into_iter().chain(chunks)
 }

@@ -18,7 +18,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use signal_hook::iterator::Signals;
 use stripewise::RuntimeOptions;
-use stripewise_mount::{report::Identity, served::Served, target};
+use stripewise_mount::{report::Identity, served::Served};
 use stripewise_wire::MountedStatus;
 
 use self::end::{Event, catch, wait, watch};
@@ -28,7 +28,7 @@ pub(crate) use self::{
 };
 use crate::{
     daemon, errors, logging,
-    rafs::{mounted_status, serve_options},
+    rafs::{find, mounted_status, serve_options},
     rundir::{log_path, make_run_dir},
 };
 
@@ -95,7 +95,7 @@ fn begin(spec: &MountSpec, signals: Signals) -> anyhow::Result<Begun> {
     let host = daemon::start_host(RuntimeOptions::default().threads(spec.threads))?;
     let open = if spec.choice.read_only { daemon::open_to_read } else { daemon::open_exclusively };
     let device = Arc::new(open(&host, &spec.target)?);
-    let found = host.block_on(async move { target::find(device).await })?;
+    let found = find(&host, &spec.target, device)?;
     let identity = Identity::new(spec.target.clone(), &found.superblock);
     let (tell, events) = mpsc::channel();
     let on_end = tell.clone();

@@ -19,7 +19,7 @@ use std::{
     path::Path,
 };
 
-pub(crate) use signatures::OWN_MEMBER;
+pub(crate) use signatures::{OWN_MEMBER, RAFS};
 
 /// What is found on an open device or file; empty for a blank one.
 ///

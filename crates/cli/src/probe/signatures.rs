@@ -19,6 +19,8 @@ struct Signature {
 
 /// What a member of an array as this program makes them is called.
 pub(crate) const OWN_MEMBER: &str = "an md array member (metadata 1.2)";
+/// What a file system of our own is called.
+pub(crate) const RAFS: &str = "a RAFS file system";
 
 const fn at(offset: u64, magic: &'static [u8], name: &'static str) -> Signature {
     Signature { name, offset, magic }
@@ -93,7 +95,7 @@ const SIGNATURES: [Signature; 67] = [
     at(512, b"EFI PART", GPT),
     at(4096, b"EFI PART", GPT),
     at(510, &[0x55, 0xaa], "an MBR partition table or boot sector"),
-    at(0, b"RAFSsupr", "a RAFS file system"),
+    at(0, b"RAFSsupr", RAFS),
     at(4096, &MD_MAGIC, OWN_MEMBER),
     at(0, &MD_MAGIC, "an md array member (metadata 1.1)"),
     at(0x20000, &[0x0c, 0xb1, 0xba, 0], "a ZFS pool member"),

@@ -1,6 +1,7 @@
 //! Makes a file system.
 
 use std::{
+    ops::Range,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -11,11 +12,14 @@ use stripewise::{
     Device, IoBuf, IoErrorKind, MediaKind, WriteFlags, ZeroFlags,
     internals::format::rafs::superblock::{SlotOrder, Superblock},
 };
-use stripewise_mount::rafs::{
-    fs::Fs,
-    shape::{Order, StripeNo},
-    store::MakeOptions,
-    volume::Volume,
+use stripewise_mount::{
+    rafs::{
+        fs::Fs,
+        shape::{Geometry, Order, StripeNo},
+        store::MakeOptions,
+        volume::Volume,
+    },
+    target,
 };
 use stripewise_wire::{MadeStatus, MkfsSpec, OrderChoice};
 use uuid::Uuid;
@@ -24,7 +28,7 @@ use uuid::Uuid;
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// What a target holds if only the last superblock counts.
 pub(crate) const RAFS_WITHOUT_FIRST: &str = "a RAFS file system whose first stripe is lost";
-/// What is zeroed at both ends of a target, so that nothing of what it held is recognised there any more.
+/// What is zeroed at both ends of a target at least, so that nothing of what it held is recognised there any more.
 const WIPED_BYTES: u64 = 1 << 20;
 
 /// What is discarded at a time.
@@ -108,25 +112,34 @@ pub(crate) async fn write(
     if !spec.keep_blocks {
         discard(&*volume, tell).await;
     }
-    wipe(&*device).await?;
+    wipe(&*device, volume.geometry()).await?;
     Ok(Fs::make(&volume, &options, spec.owner).await?)
 }
 
-async fn wipe(device: &dyn Device) -> anyhow::Result<()> {
-    let size_bytes = device.info().size_bytes;
-    let wiped = WIPED_BYTES.min(size_bytes) / BLOCK_BYTES * BLOCK_BYTES;
-    let last = (size_bytes - wiped) / BLOCK_BYTES * BLOCK_BYTES;
-    for offset_bytes in [0, last] {
-        match device.write_zeroes(offset_bytes, wiped, ZeroFlags::default()).await {
+/// Wipes the ends of a device, and all places where the superblock of an earlier file system, of stripes of another length, would count if the
+/// new first one is lost.
+async fn wipe(device: &dyn Device, geometry: Geometry) -> anyhow::Result<()> {
+    let end = device.info().size_bytes / BLOCK_BYTES * BLOCK_BYTES;
+    let last = (geometry.stripes() - 1) * geometry.stripe_bytes();
+    let ends = [0..WIPED_BYTES.min(end), last.min(end.saturating_sub(WIPED_BYTES))..end];
+    let places = target::places().map(|place| place..place + BLOCK_BYTES);
+    let behind = places.filter(|block| WIPED_BYTES <= block.start && block.end <= end);
+    for range in ends.into_iter().chain(behind) {
+        match device.write_zeroes(range.start, range.end - range.start, ZeroFlags::default()).await {
             // As in tmpfs.
-            Err(error) if error.kind == IoErrorKind::Refused => {
-                let zeroes = IoBuf::zeroed(wiped as usize).freeze();
-                device.write(offset_bytes, smallvec![zeroes], WriteFlags::default()).await?;
-            }
+            Err(error) if error.kind == IoErrorKind::Refused => write_zeroes(device, range).await?,
             zeroed => zeroed?,
         }
     }
     Ok(device.flush().await?)
+}
+
+async fn write_zeroes(device: &dyn Device, range: Range<u64>) -> anyhow::Result<()> {
+    for start in range.clone().step_by(WIPED_BYTES as usize) {
+        let len = WIPED_BYTES.min(range.end - start) as usize;
+        device.write(start, smallvec![IoBuf::zeroed(len).freeze()], WriteFlags::default()).await?;
+    }
+    Ok(())
 }
 
 /// A file system that was made, or would be.

@@ -84,6 +84,78 @@ fn a_file_whose_first_stripe_is_lost_is_told_of_and_may_have_grown() {
     sandbox.fails(1, &format!("mount {target} {point}"), &NONE, &["stripes"]);
 }
 
+/// Makes an ext4 on a target whose last stripe has a superblock, which it leaves alone.
+fn make_ext4(target: &str) {
+    tool("mkfs.ext4", &["-q", "-F", "-E", "nodiscard", target]);
+}
+
+#[test]
+fn a_new_file_system_of_another_kind_is_not_taken_for_a_lost_first_stripe() {
+    if !can_mount(&[Need::Tool("mkfs.ext4")]) {
+        return;
+    }
+    let world = World::new();
+    let (sandbox, point) = (&world.sandbox, world.point());
+    let target = sandbox.path("disk");
+    sandbox.done(&format!("mkfs {target} --size 64M"));
+    make_ext4(&target);
+    let made = fs::read(&target).unwrap();
+    let held = ["holds an ext2/3/4 file system", "no RAFS"];
+    for (code, line) in [
+        (1, format!("mount {target} {point}")),
+        (1, format!("df {target}")),
+        (8, format!("fsck {target}")),
+        (8, format!("fsck -y {target}")),
+    ] {
+        let said = sandbox.fails(code, &line, &NONE, &held);
+        assert!(!said.contains("fsck -y"), "{said}");
+    }
+    assert!(fs::read(&target).unwrap() == made);
+    sandbox.fails(1, &format!("mkfs {target}"), &NONE, &["ext2/3/4", "--force"]);
+}
+
+#[test]
+fn an_array_with_a_new_file_system_of_another_kind_is_not_mended() {
+    if !can_mount(&[Need::Tool("mkfs.ext4"), Need::Device("/dev/loop-control")]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.ok("create a --level 5 --chunk 64K --assume-clean", &sandbox.members(3, 48 * MIB));
+    sandbox.done("mkfs a");
+    make_ext4(sandbox.done("attach a --method fuse").trim());
+    sandbox.done("detach a");
+    for (code, line) in [(1, "df a"), (8, "fsck -n a"), (8, "fsck -y a")] {
+        sandbox.fails(code, line, &NONE, &["ext2/3/4", "no RAFS"]);
+    }
+}
+
+/// Of the superblocks of an earlier file system none is left where it would count, and a copy elsewhere does not.
+#[test]
+fn what_is_mended_is_the_newest_file_system() {
+    let sandbox = Sandbox::new();
+    let target = sandbox.path("disk");
+    // Their second columns and last stripes begin at different places.
+    for (first, second) in
+        [((2, 2048), (4, 64)), ((2, 2048), (4, 1024)), ((4, 2048), (2, 2048)), ((4, 64), (2, 8192))]
+    {
+        let geometry = |(columns, chunk_kib): (u64, u64)| format!("--geometry {columns}x{chunk_kib}K");
+        let uuid = || sandbox.json(&format!("dump {target} superblock"))["uuid"].clone();
+        sandbox.done(&format!("mkfs {target} --size 257M -K {}", geometry(first)));
+        let file = File::options().read(true).write(true).open(&target).unwrap();
+        let mut earlier = [0; 4096];
+        file.read_exact_at(&mut earlier, 0).unwrap();
+        sandbox.done(&format!("mkfs {target} --force -K {}", geometry(second)));
+        let newest = uuid();
+        file.write_all_at(&earlier, 512 * KIB).unwrap();
+        for column in 0..second.0 {
+            file.write_all_at(&[0; 4096], column * second.1 * KIB).unwrap();
+        }
+        assert_eq!(sandbox.run(&format!("fsck -y {target}"), &NONE).code, Some(1), "{first:?} {second:?}");
+        assert_eq!(uuid(), newest, "{first:?} {second:?}");
+        fs::remove_file(&target).unwrap();
+    }
+}
+
 /// A disk that cannot be written until this is dropped: the next user of its number would have it so, too.
 struct ReadOnly<'a>(&'a str);
 

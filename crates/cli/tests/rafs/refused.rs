@@ -25,6 +25,10 @@ fn mkfs_overwrites_nothing_by_mistake() {
     assert!(!fs::exists(&absent).unwrap(), "the file goes if nothing is made in it");
     sandbox.fails(1, &format!("mkfs {blank} --geometry 4x64M"), &NONE, &["give another --geometry"]);
     sandbox.fails(2, &format!("mkfs {blank} --geometry 4x1000"), &NONE, &["no multiple of 4K"]);
+    let hint = "mount it with --buffer 128M";
+    let said = sandbox.run(&format!("mkfs {absent} --size 2G --geometry 4x8M"), &NONE);
+    assert!(said.code == Some(0) && said.err.contains(hint), "{said:?}");
+    sandbox.done(&format!("df {absent}"));
 }
 
 #[test]

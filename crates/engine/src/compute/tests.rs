@@ -14,7 +14,7 @@ use crate::{
         Band, Presence, StripeState, WriteSelection, build,
         costs::{ColumnCosts, MemberCost, ServiceTime},
         lower,
-        passes::{ColumnStrides, Edges, Filled, MemberStrides, Strides, transform},
+        passes::{ColumnStrides, Edges, Filled, MemberStrides, Strides, example, transform},
         recipe::{Cells, Span},
         selection::{Classic, Cost, ModThresh, Modified, Policy, PreferRmw, Stripe, by_counts},
     },
@@ -277,7 +277,12 @@ proptest! {
         let (mut filled, rows) = (Filled::default(), geometry.chunk_bytes() / BLOCK_BYTES);
         if let Some((read, write)) = strides {
             let held = (0..64).filter(|row| held >> row & 1 == 1).fold(state.dirty_rows(), |all, row| all | RowSet::range(row..row + 1));
-            filled = transform(&mut plan, &state, held, &Alike(MemberStrides { read: Strides::below(read), write: Strides::below(write) }, rows, seed));
+            let alike = Alike(MemberStrides { read: Strides::below(read), write: Strides::below(write) }, rows, seed);
+            // The documented example of a pass adds what writes may need.
+            let first = if seed % 2 == 0 { example(&mut plan, &state, held, &alike) } else { Filled::default() };
+            filled = transform(&mut plan, &state, held, &alike);
+            filled.blocks += first.blocks;
+            filled.requests_saved += first.requests_saved;
             prop_assert!(plan.columns.iter().all(|ops| (ops.reads() - held).is_empty() && (ops.w - held).is_empty()));
         }
         let recipe = Recipe { filled, ..lower(&plan, &state, |column| cells.new_ranges(column)) };

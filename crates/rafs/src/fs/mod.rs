@@ -58,7 +58,7 @@ pub use self::{
     attributes::SetAttribute,
     counters::{Counters, Stripes},
     error::FsError,
-    mount::{MountError, MountOptions},
+    mount::{BUFFERED_STRIPES_MIN, MountError, MountOptions},
     pace::Pace,
     policy::{JournalMode, Preset, Technique, UnknownWord, Without},
     rename::Rename,

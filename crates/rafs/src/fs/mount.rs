@@ -37,6 +37,8 @@ use crate::{
     volume::Volume,
 };
 
+/// Stripes that a buffer has room for, at least.
+pub const BUFFERED_STRIPES_MIN: u64 = 4;
 /// Tries to write out what comes while it ends.
 const TRIES: usize = 4;
 
@@ -182,7 +184,7 @@ impl Fs {
         options: MountOptions,
     ) -> Result<Self, MountError> {
         let stripe_blocks = volume.geometry().stripe_blocks();
-        let wanted = 4 * u64::from(stripe_blocks);
+        let wanted = BUFFERED_STRIPES_MIN * u64::from(stripe_blocks);
         if options.buffer_blocks < wanted {
             return Err(MountError::Buffer { blocks: options.buffer_blocks, stripe_blocks, wanted });
         }

@@ -9,7 +9,12 @@ use stripewise::{
     file::{FileDevice, FileOptions},
 };
 use stripewise_mount::{
-    rafs::{shape::Geometry, store, volume::DeviceVolume},
+    rafs::{
+        fs::{BUFFERED_STRIPES_MIN, MountOptions},
+        shape::Geometry,
+        store,
+        volume::DeviceVolume,
+    },
     target::{self, TargetError},
 };
 use stripewise_wire::{MadeStatus, MkfsSpec, OrderChoice, Reply, Request};
@@ -27,7 +32,7 @@ use crate::{
     given::absolute_path,
     printable::printable,
     progress::StepsBar,
-    rafs::{RAFS_WITHOUT_FIRST, Random, describe, make_options, write},
+    rafs::{BLOCK_BYTES, RAFS_WITHOUT_FIRST, Random, describe, make_options, write},
     said::{note, print_json, say},
     sizes::{format_size, parse_size},
 };
@@ -241,5 +246,9 @@ fn tell(made: &MadeStatus, args: &MkfsArgs, json: bool) -> anyhow::Result<ExitCo
         made.order,
         format_size(made.journal_bytes)
     );
+    let least_bytes = BUFFERED_STRIPES_MIN * u64::from(made.data_columns) * made.chunk_bytes;
+    if least_bytes > MountOptions::default().buffer_blocks * BLOCK_BYTES {
+        note!("stripewise: such stripes are long: mount it with --buffer {}M", least_bytes.div_ceil(1 << 20));
+    }
     Ok(ExitCode::SUCCESS)
 }

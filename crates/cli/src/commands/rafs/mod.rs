@@ -25,15 +25,15 @@ use anyhow::{Context, bail};
 use stripewise::Host;
 use stripewise_mount::{
     report::{ATTRIBUTE, Report},
-    target::{self, Found},
+    target::Found,
 };
-
 use stripewise_wire::{Reply, Request};
 
 use crate::{
     client::{self, Attended},
     daemon,
     progress::WorkBar,
+    rafs::{find, find_damaged},
 };
 
 /// The longest report that is read, in bytes.
@@ -89,13 +89,11 @@ fn goes_on(what: &str) -> String {
 
 /// Opens the file system of a target that is not mounted, for this process alone, to read it.
 fn open(host: &Host, path: &str) -> anyhow::Result<Found> {
-    let device = Arc::new(daemon::open_to_read(host, path)?);
-    Ok(host.block_on(async move { target::find(device).await })?)
+    find(host, path, Arc::new(daemon::open_to_read(host, path)?))
 }
 
 /// Opens it, also if only the last copy of the superblock is left. May it be mended, it is opened for writing, too.
 fn open_damaged(host: &Host, path: &str, may_mend: bool) -> anyhow::Result<Found> {
     let open = if may_mend { daemon::open_exclusively } else { daemon::open_to_read };
-    let device = Arc::new(open(host, path)?);
-    Ok(host.block_on(async move { target::find_damaged(device).await })?)
+    find_damaged(host, path, Arc::new(open(host, path)?))
 }

@@ -22,7 +22,10 @@ use stripewise_wire::{CheckedStatus, MadeStatus, MkfsSpec, UsageStatus};
 use super::{super::members::holding, work::Step};
 use crate::{
     probe,
-    rafs::{RAFS_WITHOUT_FIRST, Random, checked, describe, make_options, mended, usage_status, write},
+    rafs::{
+        RAFS_WITHOUT_FIRST, Random, check_not_foreign, checked, describe, make_options, mended, usage_status,
+        write,
+    },
     sizes::format_size,
 };
 
@@ -100,7 +103,7 @@ impl Ground {
 pub(super) async fn open(name: &str, array: Array) -> anyhow::Result<Opened> {
     match target::superblock(&array.device()).await {
         Ok(superblock) => fitting(array, superblock),
-        Err(error) => Err(match last_superblock(&array).await {
+        Err(error) => Err(match lost_first(&array).await? {
             Some(_) => anyhow!("{}", target::first_lost(name)),
             None => none_found(error),
         }),
@@ -111,7 +114,7 @@ pub(super) async fn open(name: &str, array: Array) -> anyhow::Result<Opened> {
 async fn open_damaged(array: Array) -> anyhow::Result<Opened> {
     match target::superblock(&array.device()).await {
         Ok(superblock) => fitting(array, superblock),
-        Err(error) => match last_superblock(&array).await {
+        Err(error) => match lost_first(&array).await? {
             Some(superblock) => fitting(array, superblock),
             None => Err(none_found(error)),
         },
@@ -122,6 +125,19 @@ async fn open_damaged(array: Array) -> anyhow::Result<Opened> {
 type Opened = (Superblock, Arc<dyn Volume>);
 
 /// The superblock of the last stripe, where the first one has none.
+///
+/// # Errors
+/// If the array holds something else by now.
+async fn lost_first(array: &Array) -> anyhow::Result<Option<Superblock>> {
+    let last = last_superblock(array).await;
+    if last.is_some() {
+        // What cannot be read is not recognised.
+        check_not_foreign("it", recognised(array).await.unwrap_or_default())?;
+    }
+    Ok(last)
+}
+
+/// The superblock of the last stripe, or the first.
 async fn last_superblock(array: &Array) -> Option<Superblock> {
     let volume = ArrayVolume::new(array.clone()).ok()?;
     store::read_superblock(&volume).await.ok()
@@ -153,8 +169,17 @@ fn fitting(array: Array, superblock: Superblock) -> anyhow::Result<Opened> {
     Ok((superblock, Arc::new(volume)))
 }
 
-/// What lies on an array, as for a device: its ends are copied to a file in memory that is as long, and that is looked at.
+/// What lies on an array.
 async fn contents(array: &Array) -> anyhow::Result<Vec<String>> {
+    let mut found = recognised(array).await?;
+    if found.is_empty() && last_superblock(array).await.is_some() {
+        found.push(RAFS_WITHOUT_FIRST.to_owned());
+    }
+    Ok(found)
+}
+
+/// What is recognised on an array, as on a device: its ends are copied to a file in memory that is as long, and that is looked at.
+async fn recognised(array: &Array) -> anyhow::Result<Vec<String>> {
     let device = array.device();
     let size_bytes = device.info().size_bytes;
     let copy = File::from(rustix::fs::memfd_create("stripewise-probe", MemfdFlags::CLOEXEC)?);
@@ -165,11 +190,7 @@ async fn contents(array: &Array) -> anyhow::Result<Vec<String>> {
         let read = read.into_one().context("looking at what it holds")?;
         copy.write_all_at(&read, offset_bytes)?;
     }
-    let mut found = probe::probe_opened(&copy).context("looking at what it holds")?;
-    if found.is_empty() && last_superblock(array).await.is_some() {
-        found.push(RAFS_WITHOUT_FIRST.to_owned());
-    }
-    Ok(found)
+    probe::probe_opened(&copy).context("looking at what it holds")
 }
 
 #[cfg(test)]

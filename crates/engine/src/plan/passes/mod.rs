@@ -6,6 +6,9 @@
 
 mod contiguity;
 mod gaps;
+/// The example that `docs/design/caching.md` gives.
+#[cfg(test)]
+mod mostly;
 mod strides;
 
 pub use contiguity::Filled;
@@ -37,4 +40,28 @@ pub fn transform(plan: &mut Plan, state: &StripeState, held: RowSet, strides: &d
         blocks: all.blocks + one.blocks,
         requests_saved: all.requests_saved + one.requests_saved,
     })
+}
+
+#[cfg(test)]
+pub use tests::example;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the pass that the document adds as its example.
+    pub fn example(
+        plan: &mut Plan,
+        state: &StripeState,
+        held: RowSet,
+        strides: &dyn ColumnStrides,
+    ) -> Filled {
+        (mostly::PASS.run)(plan, state, held, strides)
+    }
+
+    #[test]
+    fn the_document_has_the_example_as_it_is() {
+        let document = include_str!("../../../../../docs/design/caching.md");
+        assert!(document.contains(concat!("```rust\n", include_str!("mostly.rs"), "```\n")));
+    }
 }
