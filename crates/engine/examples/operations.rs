@@ -5,7 +5,7 @@
 //! Runs in the simulated world, whose executor needs no threads and no system calls, as callgrind likes it;
 //! the engine and the members are the real ones.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use fastrand::Rng;
 use stripewise_device::{
@@ -13,7 +13,7 @@ use stripewise_device::{
     memory::{MemoryDevice, NullDevice},
 };
 use stripewise_engine::{
-    Array, CacheKind, CacheSettings, CreateOptions, StrideLimit, StrideLimits, geometry::Level,
+    Array, CacheAlloc, CacheKind, CacheSettings, CreateOptions, StrideLimit, StrideLimits, geometry::Level,
 };
 use stripewise_parity::Kernel;
 use stripewise_sim::World;
@@ -25,8 +25,12 @@ const BLOCK: usize = 4096;
 /// What the cases of a cache write and read: a part of what it can hold.
 const HIT_BYTES: u64 = CACHE_BYTES / 4;
 const CACHE_BYTES: u64 = 32 << 20;
-/// The cache of scattered writes. They go to three times as much, as in msc-ct IV-B.
-const SMALL_CACHE_BYTES: u64 = 4 << 20;
+/// The cache of scattered writes: of 64 stripes, if memory is by stripes. They go to three times as much, as in msc-ct IV-B.
+const SCATTERED_CACHE_BYTES: u64 = 32 << 20;
+/// Blocks of a sweep: of the paper's machine, a page cache wrote 180 MiB back where the cache had 512.
+const SWEEP_BLOCKS: usize = SCATTERED_CACHE_BYTES as usize / BLOCK * 180 / 512;
+/// The chunk of scattered writes, as in msc-ct IV.
+const SCATTERED_CHUNK_BYTES: u32 = 128 << 10;
 /// S_max of scattered writes: what the stride benchmark finds on the paper's drive.
 const STRIDE_MAX: u16 = 4;
 
@@ -51,9 +55,12 @@ fn main() {
     if case.ends_with("-hit") {
         options.cache = Some(CacheSettings::new(CacheKind::Stripe, CACHE_BYTES));
     }
-    let destaged = case.strip_prefix("scattered-").and_then(kind);
-    options.cache =
-        options.cache.or(destaged.map(|kind| CacheSettings::as_in_paper(kind, SMALL_CACHE_BYTES)));
+    let scattered = case.strip_prefix("scattered-").and_then(papers_cache);
+    let is_scattered = scattered.is_some();
+    if is_scattered {
+        options.chunk_bytes = SCATTERED_CHUNK_BYTES;
+        options.cache = scattered;
+    }
     let env = world.env();
     let array =
         world.run(async move { Array::create(env, options).await }).expect("memory members do not fail");
@@ -63,11 +70,11 @@ fn main() {
         "full-stripe" => world.run(full_stripes(array, count)),
         "write-hit" => world.run(write_hits(array, count)),
         "read-hit" => world.run(read_hits(array, count)),
-        _ if destaged.is_some() => world.run(scattered_writes(array, count)),
+        _ if is_scattered => world.run(scattered_writes(array, count)),
         _ => {
             eprintln!(
-                "give random-write, random-read, full-stripe, write-hit, read-hit, scattered-pbg, scattered-stripe or \
-                 scattered-stripe+ct and a count, or kernel"
+                "give random-write, random-read, full-stripe, write-hit, read-hit, scattered-pbg, scattered-stripe, \
+                 scattered-stripe+ct or scattered-stripe+ct-blocks and a count, or kernel"
             );
         }
     }
@@ -83,21 +90,32 @@ async fn random_writes(array: Array, count: u64) {
     }
 }
 
-/// The cache of this name.
-fn kind(name: &str) -> Option<CacheKind> {
-    CacheKind::ALL.into_iter().find(|kind| *kind != CacheKind::None && kind.name() == name)
+/// The paper's cache of this kind; the name of one whose memory is by blocks, and not by stripes or rows, ends so.
+fn papers_cache(name: &str) -> Option<CacheSettings> {
+    let by_blocks = name.strip_suffix("-blocks");
+    let is_named = |kind: &CacheKind| *kind != CacheKind::None && kind.name() == by_blocks.unwrap_or(name);
+    let kind = CacheKind::ALL.into_iter().find(is_named)?;
+    let paper = CacheSettings::as_in_paper(kind, SCATTERED_CACHE_BYTES);
+    Some(CacheSettings { alloc: if by_blocks.is_some() { CacheAlloc::Block } else { paper.alloc }, ..paper })
 }
 
-/// Writes of a block anywhere in three times what the cache holds, to the end of a flush.
+/// Writes of a block anywhere in three times what the cache holds, to the end of a flush. They come as a page cache writes them back: each
+/// block of a sweep once, in ascending order.
 async fn scattered_writes(array: Array, count: u64) {
     let limit = Some(StrideLimit::Blocks(STRIDE_MAX));
     array.limit_strides(StrideLimits { read: limit, write: limit }).await.expect("members keep a limit");
-    let blocks = 3 * SMALL_CACHE_BYTES / BLOCK as u64;
+    let blocks = 3 * SCATTERED_CACHE_BYTES / BLOCK as u64;
     let mut rng = Rng::with_seed(1);
     let data = IoBuf::copy_of(&[7; BLOCK]).freeze();
-    for _ in 0..count {
-        let at = rng.u64(..blocks) * BLOCK as u64;
-        array.write(at, data.clone(), WriteFlags::default()).await.expect("memory members do not fail");
+    for first in (0..count).step_by(SWEEP_BLOCKS) {
+        let mut sweep = BTreeSet::new();
+        while (sweep.len() as u64) < (count - first).min(SWEEP_BLOCKS as u64) {
+            sweep.insert(rng.u64(..blocks));
+        }
+        for block in sweep {
+            let at = block * BLOCK as u64;
+            array.write(at, data.clone(), WriteFlags::default()).await.expect("memory members do not fail");
+        }
     }
     array.flush().await.expect("memory members do not fail");
 }
