@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) enum Event {
     /// The kernel has let go of it.
     Ended,
-    /// A signal asks for its end.
+    /// A signal asks for its end, or the command that mounts it has gone.
     Asked,
 }
 

@@ -53,7 +53,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
     });
     match log.and_then(|log| begin(&spec, signals).map(|begun| (log, begun))) {
         Ok((log, begun)) => {
-            answer(&FirstWord::Mounted(begun.mounted.clone()))?;
+            if !answer(&FirstWord::Mounted(begun.mounted.clone()))? {
+                tracing::warn!("the command that asked for this mount was interrupted: it is unmounted");
+                begun.ask_end();
+            }
             daemon::let_go().context("letting go of the caller")?;
             begun.wait().inspect_err(|error| tracing::error!("{}", errors::line(error)))?;
             // Nothing happened that anybody would look up.
@@ -62,7 +65,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Err(error) => answer(&FirstWord::Error(errors::line(&error))),
+        Err(error) => answer(&FirstWord::Error(errors::line(&error))).map(|_| ()),
     }
 }
 
@@ -81,10 +84,16 @@ pub(crate) fn serve(
 struct Begun {
     served: Served,
     mounted: MountedStatus,
+    tell: mpsc::Sender<Event>,
     events: mpsc::Receiver<Event>,
 }
 
 impl Begun {
+    /// Has [`Begun::wait`] unmount it, as a signal does.
+    fn ask_end(&self) {
+        let _ = self.tell.send(Event::Asked);
+    }
+
     fn wait(self) -> anyhow::Result<()> {
         let leave = |error: &anyhow::Error| lost::leave(&self.mounted.point, errors::line(error));
         wait(self.served, &self.events).inspect_err(leave)
@@ -104,17 +113,16 @@ fn begin(spec: &MountSpec, signals: Signals) -> anyhow::Result<Begun> {
     let ended = move || _ = on_end.send(Event::Ended);
     let (runtime, point) = (host.runtime(), &spec.choice.point);
     let served = Served::start(runtime, found.volume, identity.clone(), point, options, ended)?;
-    watch(signals, tell)?;
+    watch(signals, tell.clone())?;
     lost::clear(point);
     let mounted = mounted_status(&identity, &served, &spec.choice);
-    Ok(Begun { served, mounted, events })
+    Ok(Begun { served, mounted, tell, events })
 }
 
-/// Sends a line to the command that waits. The command may be gone by now.
-fn answer(word: &FirstWord) -> anyhow::Result<()> {
+/// Sends a line to the command that waits. False if the command has gone.
+fn answer(word: &FirstWord) -> anyhow::Result<bool> {
     let mut line = serde_json::to_vec(word)?;
     line.push(b'\n');
     let mut out = io::stdout();
-    let _ = out.write_all(&line).and_then(|()| out.flush());
-    Ok(())
+    Ok(out.write_all(&line).and_then(|()| out.flush()).is_ok())
 }

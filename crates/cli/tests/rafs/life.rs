@@ -1,8 +1,16 @@
 //! Made, mounted, used, unmounted, looked at, killed, mounted again.
 
-use std::{fs, process::Command, thread, time::Duration};
+use std::{
+    fs,
+    io::Write,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use stripewise_wire::MountChoice;
 
 use super::{
     common::{KIB, Loop, MIB, Need, eventually, has_ended, noise},
@@ -172,4 +180,35 @@ fn a_server_in_the_foreground_ends_with_its_mount() {
     eventually("umount(8) is let", || Command::new("umount").arg(&point).status().unwrap().success());
     assert!(server.wait().unwrap().success());
     assert_eq!(sandbox.json(&format!("fsck {target}"))["inodes"], 2);
+}
+
+/// As with ^C, before the server has mounted it.
+#[test]
+fn a_mount_is_taken_back_if_the_command_that_asked_for_it_has_gone() {
+    if !can_mount(&[]) {
+        return;
+    }
+    let world = World::new();
+    let (sandbox, point) = (&world.sandbox, world.point());
+    let target = sandbox.path("disk");
+    sandbox.done(&format!("mkfs {target} --size 64M"));
+    let choice = MountChoice {
+        point: point.clone().into(),
+        buffer_bytes: 8 << 20,
+        age_ms: 5000,
+        ..MountChoice::default()
+    };
+    let spec = json!({ "target": target, "choice": choice, "threads": 1 });
+    let mut server = sandbox.command();
+    server.arg("mount-daemon").arg(&point).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut server = server.spawn().unwrap();
+    drop(server.stdout.take());
+    server.stdin.take().unwrap().write_all(spec.to_string().as_bytes()).unwrap();
+    eventually("the server ends", || server.try_wait().unwrap().is_some());
+    assert_ne!(Command::new("mountpoint").args(["-q", &point]).status().unwrap().code(), Some(0));
+    let log = fs::read_dir(sandbox.run_dir()).unwrap().map(|entry| entry.unwrap().path());
+    let said: String =
+        log.filter(|path| path.is_file()).map(|path| fs::read_to_string(path).unwrap()).collect();
+    assert!(said.contains("interrupted"), "{said}");
+    assert_eq!(sandbox.json(&format!("fsck {target}"))["clean"], true);
 }
