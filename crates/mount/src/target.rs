@@ -72,10 +72,21 @@ pub fn first_lost(name: &str) -> String {
     )
 }
 
+/// A superblock, found.
+#[derive(Debug)]
+pub struct Seen {
+    /// What it says.
+    pub superblock: Superblock,
+    /// Whether the device begins with it. Another column's copy may also be what something else has left that lies there now.
+    pub is_first: bool,
+}
+
 /// A file system, found.
 pub struct Found {
     /// Its superblock.
     pub superblock: Superblock,
+    /// As [`Seen::is_first`].
+    pub is_first: bool,
     /// The device, in its stripes.
     pub volume: Arc<dyn Volume>,
 }
@@ -88,7 +99,7 @@ pub struct Found {
 /// [`TargetError`].
 pub async fn find(device: Arc<dyn Device>) -> Result<Found, TargetError> {
     match superblock(&*device).await {
-        Ok(superblock) => found(device, superblock),
+        Ok(seen) => found(device, seen),
         Err(error) => match lost_first(&error, &*device).await {
             Some(last) => {
                 Err(TargetError::FirstLost { name: device.info().name.clone(), last: Box::new(last) })
@@ -102,10 +113,11 @@ pub async fn find(device: Arc<dyn Device>) -> Result<Found, TargetError> {
 ///
 /// # Errors
 /// [`TargetError::Volume`].
-pub fn found(device: Arc<dyn Device>, superblock: Superblock) -> Result<Found, TargetError> {
+pub fn found(device: Arc<dyn Device>, seen: Seen) -> Result<Found, TargetError> {
+    let Seen { superblock, is_first } = seen;
     let volume = DeviceVolume::new(device, superblock.data_columns, superblock.rows)?;
     let volume = Arc::new(volume.of_stripes(superblock.stripes));
-    Ok(Found { superblock, volume })
+    Ok(Found { superblock, is_first, volume })
 }
 
 /// The last superblock, where this is wrong with the first one.
@@ -157,11 +169,11 @@ fn last_in(read: &[u8], start: u64) -> Option<Superblock> {
     })
 }
 
-/// The superblock of a device.
+/// The superblock of a device's first stripe.
 ///
 /// # Errors
 /// [`TargetError`].
-pub async fn superblock(device: &dyn Device) -> Result<Superblock, TargetError> {
+pub async fn superblock(device: &dyn Device) -> Result<Seen, TargetError> {
     let info = device.info();
     if info.size_bytes < BLOCK_BYTES as u64 {
         return Err(TargetError::TooShort { name: info.name.clone() });
@@ -171,7 +183,7 @@ pub async fn superblock(device: &dyn Device) -> Result<Superblock, TargetError> 
         let name = info.name.clone();
         let error = match read(device, offset_bytes).await {
             Ok(Ok(superblock)) if !is_of_column(&superblock, offset_bytes) => continue,
-            Ok(Ok(superblock)) => return Ok(superblock),
+            Ok(Ok(superblock)) => return Ok(Seen { superblock, is_first: offset_bytes == 0 }),
             Ok(Err(source)) => TargetError::None { name, source },
             Err(source) => TargetError::Io { name, source },
         };

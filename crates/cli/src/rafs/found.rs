@@ -1,11 +1,11 @@
-//! Finds the file system of a block device or a file, and tells one whose first stripe is lost from one that something else has taken the
-//! place of: that leaves the last stripe alone, and fsck would destroy it.
+//! Finds the file system of a block device or a file, and tells one that is damaged from one that something else has taken the place of: that
+//! leaves copies of the superblock alone, and a mount or fsck would destroy it.
 
 use std::sync::Arc;
 
 use anyhow::ensure;
 use stripewise::{Host, file::FileDevice};
-use stripewise_mount::target::{self, Found, TargetError};
+use stripewise_mount::target::{self, Found, Seen, TargetError};
 
 use crate::{
     daemon::holding,
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) fn find(host: &Host, path: &str, device: Arc<FileDevice>) -> anyhow::Result<Found> {
     let looked = device.clone();
     let found = host.block_on(async move { target::find(looked).await });
-    if let Err(TargetError::FirstLost { .. }) = found {
+    if matches!(found, Ok(Found { is_first: false, .. }) | Err(TargetError::FirstLost { .. })) {
         // What cannot be read is not recognised.
         check_not_foreign(path, probe_opened(&*device).unwrap_or_default())?;
     }
@@ -34,13 +34,15 @@ pub(crate) fn find_damaged(host: &Host, path: &str, device: Arc<FileDevice>) -> 
         Err(error) => error,
     };
     match error.downcast() {
-        Ok(TargetError::FirstLost { last, .. }) => Ok(target::found(device, *last)?),
+        Ok(TargetError::FirstLost { last, .. }) => {
+            Ok(target::found(device, Seen { superblock: *last, is_first: false })?)
+        }
         Ok(other) => Err(other.into()),
         Err(other) => Err(other),
     }
 }
 
-/// Refuses what holds something else than a damaged RAFS.
+/// Refuses what holds something else than a RAFS, where the first superblock is damaged.
 ///
 /// # Errors
 /// If it does.
@@ -48,7 +50,8 @@ pub(crate) fn check_not_foreign(name: &str, mut found: Vec<String>) -> anyhow::R
     found.retain(|what| what != probe::RAFS);
     ensure!(
         found.is_empty(),
-        "{}, and no RAFS file system any more but for the end of one",
+        "{}, and of a RAFS file system only copies of the superblock; if it is not to hold that, have wipefs(8) erase it, \
+         and run `stripewise fsck -y`",
         holding(name, &found)
     );
     Ok(())

@@ -84,34 +84,45 @@ fn a_file_whose_first_stripe_is_lost_is_told_of_and_may_have_grown() {
     sandbox.fails(1, &format!("mount {target} {point}"), &NONE, &["stripes"]);
 }
 
-/// Makes an ext4 on a target whose last stripe has a superblock, which it leaves alone.
+/// Makes an ext4 on a target. It leaves copies of an earlier superblock alone.
 fn make_ext4(target: &str) {
     tool("mkfs.ext4", &["-q", "-F", "-E", "nodiscard", target]);
 }
 
+/// Copies of its superblock are left in the last stripe, or also in the second column.
 #[test]
-fn a_new_file_system_of_another_kind_is_not_taken_for_a_lost_first_stripe() {
-    if !can_mount(&[Need::Tool("mkfs.ext4")]) {
+fn what_has_taken_the_place_of_a_file_system_is_not_mended() {
+    if !can_mount(&[Need::Tool("mkfs.ext4"), Need::Tool("mkswap"), Need::Tool("wipefs")]) {
         return;
     }
     let world = World::new();
     let (sandbox, point) = (&world.sandbox, world.point());
     let target = sandbox.path("disk");
-    sandbox.done(&format!("mkfs {target} --size 64M"));
-    make_ext4(&target);
-    let made = fs::read(&target).unwrap();
-    let held = ["holds an ext2/3/4 file system", "no RAFS"];
-    for (code, line) in [
-        (1, format!("mount {target} {point}")),
-        (1, format!("df {target}")),
-        (8, format!("fsck {target}")),
-        (8, format!("fsck -y {target}")),
+    let swap: fn(&str) = |target| _ = tool("mkswap", &["-q", target]);
+    for (geometry, make, name) in [
+        ("4x64K", make_ext4 as fn(&str), "ext2/3/4"),
+        ("2x2M", make_ext4, "ext2/3/4"),
+        ("4x64K", swap, "swap"),
     ] {
-        let said = sandbox.fails(code, &line, &NONE, &held);
-        assert!(!said.contains("fsck -y"), "{said}");
+        sandbox.done(&format!("mkfs {target} --size 96M --geometry {geometry}"));
+        make(&target);
+        let made = fs::read(&target).unwrap();
+        let held = ["holds", name, "only copies of the superblock", "wipefs"];
+        for (code, line) in [
+            (1, format!("mount {target} {point}")),
+            (1, format!("df {target}")),
+            (8, format!("fsck {target}")),
+            (8, format!("fsck -y {target}")),
+        ] {
+            sandbox.fails(code, &line, &NONE, &held);
+        }
+        assert!(fs::read(&target).unwrap() == made, "{name}");
+        sandbox.fails(1, &format!("mkfs {target}"), &NONE, &[name, "--force"]);
+        // It was a mistake.
+        tool("wipefs", &["-q", "-a", &target]);
+        assert_eq!(sandbox.run(&format!("fsck -y {target}"), &NONE).code, Some(1), "{geometry} {name}");
+        fs::remove_file(&target).unwrap();
     }
-    assert!(fs::read(&target).unwrap() == made);
-    sandbox.fails(1, &format!("mkfs {target}"), &NONE, &["ext2/3/4", "--force"]);
 }
 
 #[test]
@@ -125,7 +136,7 @@ fn an_array_with_a_new_file_system_of_another_kind_is_not_mended() {
     make_ext4(sandbox.done("attach a --method fuse").trim());
     sandbox.done("detach a");
     for (code, line) in [(1, "df a"), (8, "fsck -n a"), (8, "fsck -y a")] {
-        sandbox.fails(code, line, &NONE, &["ext2/3/4", "no RAFS"]);
+        sandbox.fails(code, line, &NONE, &["ext2/3/4", "only copies of the superblock"]);
     }
 }
 

@@ -15,7 +15,7 @@ use stripewise_mount::{
         store,
         volume::{ArrayVolume, Volume},
     },
-    target::{self, TargetError},
+    target::{self, Seen, TargetError},
 };
 use stripewise_wire::{CheckedStatus, MadeStatus, MkfsSpec, UsageStatus};
 
@@ -101,40 +101,33 @@ impl Ground {
 /// # Errors
 /// If it has none, one whose first stripe is lost, or one that was made for other stripes.
 pub(super) async fn open(name: &str, array: Array) -> anyhow::Result<Opened> {
-    match target::superblock(&array.device()).await {
-        Ok(superblock) => fitting(array, superblock),
-        Err(error) => Err(match lost_first(&array).await? {
-            Some(_) => anyhow!("{}", target::first_lost(name)),
-            None => none_found(error),
-        }),
-    }
+    let (superblock, is_lost) = superblock(&array).await?;
+    ensure!(!is_lost, "{}", target::first_lost(name));
+    fitting(array, superblock)
 }
 
 /// As [`open`], also if only the last superblock is left.
 async fn open_damaged(array: Array) -> anyhow::Result<Opened> {
-    match target::superblock(&array.device()).await {
-        Ok(superblock) => fitting(array, superblock),
-        Err(error) => match lost_first(&array).await? {
-            Some(superblock) => fitting(array, superblock),
-            None => Err(none_found(error)),
-        },
-    }
+    let (superblock, _) = superblock(&array).await?;
+    fitting(array, superblock)
 }
 
 /// The superblock and the volume of a file system.
 type Opened = (Superblock, Arc<dyn Volume>);
 
-/// The superblock of the last stripe, where the first one has none.
+/// The superblock, and whether the first stripe has lost it.
 ///
 /// # Errors
-/// If the array holds something else by now.
-async fn lost_first(array: &Array) -> anyhow::Result<Option<Superblock>> {
-    let last = last_superblock(array).await;
-    if last.is_some() {
-        // What cannot be read is not recognised.
-        check_not_foreign("it", recognised(array).await.unwrap_or_default())?;
-    }
-    Ok(last)
+/// If there is none, or the array does not begin with it and holds something else.
+async fn superblock(array: &Array) -> anyhow::Result<(Superblock, bool)> {
+    let (copy, is_lost) = match target::superblock(&array.device()).await {
+        Ok(Seen { superblock, is_first: true }) => return Ok((superblock, false)),
+        Ok(Seen { superblock, .. }) => (superblock, false),
+        Err(error) => (last_superblock(array).await.ok_or_else(|| none_found(error))?, true),
+    };
+    // What cannot be read is not recognised.
+    check_not_foreign("it", recognised(array).await.unwrap_or_default())?;
+    Ok((copy, is_lost))
 }
 
 /// The superblock of the last stripe, or the first.
