@@ -120,6 +120,7 @@ fn what_has_taken_the_place_of_a_file_system_is_not_mended() {
         sandbox.fails(1, &format!("mkfs {target}"), &NONE, &[name, "--force"]);
         // It was a mistake.
         tool("wipefs", &["-q", "-a", &target]);
+        sandbox.fails(1, &format!("mkfs {target}"), &NONE, &["a RAFS file system", "--force"]);
         assert_eq!(sandbox.run(&format!("fsck -y {target}"), &NONE).code, Some(1), "{geometry} {name}");
         fs::remove_file(&target).unwrap();
     }

@@ -31,6 +31,7 @@ use crate::{
     daemon::{self, LookedAt, holding},
     given::absolute_path,
     printable::printable,
+    probe::RAFS,
     progress::StepsBar,
     rafs::{BLOCK_BYTES, RAFS_WITHOUT_FIRST, Random, describe, make_options, write},
     said::{note, print_json, say},
@@ -184,9 +185,12 @@ fn make(spec: &MkfsSpec, path: &str, shape: &Shape) -> anyhow::Result<MadeStatus
     let overwritten = daemon::check_contents(path, &device, spec.force, &[])?;
     if overwritten.is_empty() {
         let looked = device.clone();
-        if let Err(TargetError::FirstLost { .. }) = host.block_on(async move { target::find(looked).await }) {
-            check_free(spec, path, &[RAFS_WITHOUT_FIRST.to_owned()])?;
-        }
+        let unrecognised = match host.block_on(async move { target::find(looked).await }) {
+            Ok(_) => vec![RAFS.to_owned()],
+            Err(TargetError::FirstLost { .. }) => vec![RAFS_WITHOUT_FIRST.to_owned()],
+            Err(_) => Vec::new(),
+        };
+        check_free(spec, path, &unrecognised)?;
     }
     for overwritten in overwritten {
         note!("stripewise: {}", printable(&overwritten));
