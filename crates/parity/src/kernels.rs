@@ -48,22 +48,22 @@ macro_rules! entry {
     }};
 }
 
-/// Gathers all passes for one vector type as `KERNEL`, with the number of registers to work on together and
-/// the attribute that enables the CPU features.
+/// Gathers all passes for one vector type as `KERNEL`: with the number of registers to work on together where bytes are only added, and
+/// where they are multiplied, too, which takes registers of its own; and with the attribute that enables the CPU features.
 macro_rules! kernel {
-    ($name:literal, $vector:ty, $($how:tt)*) => {
+    ($name:literal, $vector:ty, $added:literal, $multiplied:literal $(, $features:meta)?) => {
         pub(crate) static KERNEL: crate::Kernel = crate::Kernel {
             name: $name,
-            xor: crate::kernels::entry!(crate::pass::Xor<'_>, $vector, $($how)*),
-            p: crate::kernels::entry!(crate::pass::Syndromes<'_, true, false>, $vector, $($how)*),
-            q: crate::kernels::entry!(crate::pass::Syndromes<'_, false, true>, $vector, $($how)*),
-            pq: crate::kernels::entry!(crate::pass::Syndromes<'_, true, true>, $vector, $($how)*),
-            update_q: crate::kernels::entry!(crate::pass::Update<'_, false>, $vector, $($how)*),
-            update_pq: crate::kernels::entry!(crate::pass::Update<'_, true>, $vector, $($how)*),
-            mul_xor: crate::kernels::entry!(crate::pass::MulXor<'_>, $vector, $($how)*),
-            solve: crate::kernels::entry!(crate::pass::Solve<'_>, $vector, $($how)*),
-            solve_two: crate::kernels::entry!(crate::pass::SolveTwo<'_>, $vector, $($how)*),
-            is_zero: crate::kernels::entry!(crate::pass::IsZero<'_>, $vector, $($how)*),
+            xor: crate::kernels::entry!(crate::pass::Xor<'_>, $vector, $added $(, $features)?),
+            p: crate::kernels::entry!(crate::pass::Syndromes<'_, true, false>, $vector, $added $(, $features)?),
+            q: crate::kernels::entry!(crate::pass::Syndromes<'_, false, true>, $vector, $multiplied $(, $features)?),
+            pq: crate::kernels::entry!(crate::pass::Syndromes<'_, true, true>, $vector, $multiplied $(, $features)?),
+            update_q: crate::kernels::entry!(crate::pass::Update<'_, false>, $vector, $multiplied $(, $features)?),
+            update_pq: crate::kernels::entry!(crate::pass::Update<'_, true>, $vector, $multiplied $(, $features)?),
+            mul_xor: crate::kernels::entry!(crate::pass::MulXor<'_>, $vector, $multiplied $(, $features)?),
+            solve: crate::kernels::entry!(crate::pass::Solve<'_>, $vector, $multiplied $(, $features)?),
+            solve_two: crate::kernels::entry!(crate::pass::SolveTwo<'_>, $vector, $multiplied $(, $features)?),
+            is_zero: crate::kernels::entry!(crate::pass::IsZero<'_>, $vector, $added $(, $features)?),
         };
     };
 }

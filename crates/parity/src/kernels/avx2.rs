@@ -5,7 +5,7 @@ use crate::field::{NIBBLES, REDUCTION};
 use crate::vector::Vector;
 use std::arch::x86_64::*;
 
-super::kernel!("avx2", Avx2, 2, target_feature(enable = "avx2"));
+super::kernel!("avx2", Avx2, 4, 2, target_feature(enable = "avx2"));
 
 #[derive(Clone, Copy)]
 struct Avx2(__m256i);

@@ -5,7 +5,7 @@ use crate::field::{NIBBLES, REDUCTION};
 use crate::vector::Vector;
 use std::arch::x86_64::*;
 
-super::kernel!("avx512", Avx512, 4, target_feature(enable = "avx512f,avx512bw"));
+super::kernel!("avx512", Avx512, 4, 4, target_feature(enable = "avx512f,avx512bw"));
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(pub(super) __m512i);

@@ -9,7 +9,7 @@ use crate::field::MATRICES;
 use crate::vector::Vector;
 use std::arch::x86_64::*;
 
-super::kernel!("avx512-gfni", Gfni, 4, target_feature(enable = "avx512f,avx512bw,gfni"));
+super::kernel!("avx512-gfni", Gfni, 4, 4, target_feature(enable = "avx512f,avx512bw,gfni"));
 
 #[derive(Clone, Copy)]
 struct Gfni(Avx512);

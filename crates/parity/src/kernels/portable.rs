@@ -5,7 +5,7 @@
 use crate::field::REDUCTION;
 use crate::vector::Vector;
 
-super::kernel!("portable", Words, 1);
+super::kernel!("portable", Words, 1, 1);
 
 const WORDS: usize = 8;
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
