@@ -1,5 +1,7 @@
 //! Gives each thread one of a small number of cells.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use parking_lot::Mutex;
 
 /// This many threads at a time have cells of their own. The standard library sees loom's threads as one: none
@@ -12,14 +14,25 @@ pub(crate) const CELLS: usize = OWN + SHARED;
 
 /// The numbers of the threads that exist.
 static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { taken: 0, free: Vec::new() });
+/// The most numbers ever taken at a time. A thread counts here before it writes to its cell.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static MINE: Mine = Mine(NUMBERS.lock().take());
+    static MINE: Mine = Mine::new();
 }
 
 /// A thread's number, until the thread ends. The next thread with that number sees everything written to the
 /// cell: the lock of the numbers lies between.
 struct Mine(usize);
+
+impl Mine {
+    fn new() -> Self {
+        let mut numbers = NUMBERS.lock();
+        let mine = Self(numbers.take());
+        TAKEN.store(numbers.taken, Relaxed);
+        mine
+    }
+}
 
 impl Drop for Mine {
     fn drop(&mut self) {
@@ -59,10 +72,10 @@ pub(crate) fn my_cell() -> (usize, bool) {
     if mine < OWN { (mine, true) } else { (OWN + mine % SHARED, false) }
 }
 
-/// The numbers of the cells in which threads may have left something: far fewer than all, where few threads run.
+/// The numbers of the cells in which threads may have left something: far fewer than all, where few threads run. All that has happened
+/// before is in one of them.
 pub(crate) fn used_cells() -> impl Iterator<Item = usize> {
-    let own = NUMBERS.lock().taken.min(OWN);
-    (0..own).chain(OWN..CELLS)
+    (0..TAKEN.load(Relaxed).min(OWN)).chain(OWN..CELLS)
 }
 
 /// A value for each thread, none of them in the cache line of another. Threads beyond those that have cells of their own

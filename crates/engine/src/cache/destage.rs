@@ -110,7 +110,7 @@ impl Cache {
 
     /// Enters what is cached of some rows into the state of their stripe.
     pub(crate) fn enter_into(&self, stripe: StripeIndex, rows: RowSet, state: &mut StripeState) {
-        for unit in self.all_units(stripe) {
+        for unit in self.units_with(stripe, rows) {
             let bucket = self.bucket(unit);
             let slot = bucket.slots.iter().find(|slot| slot.unit == unit);
             slot.into_iter().for_each(|slot| slot.cells.enter_into(rows, state));
@@ -128,14 +128,12 @@ impl Cache {
     ) -> Option<(Arc<CachedCells>, Box<Ending>)> {
         let moment = Moment { epoch: self.epoch.load(Ordering::SeqCst), now };
         let mut lent = CachedCells::default();
-        for unit in self.all_units(stripe) {
+        let lendable = if self.fills_gaps { held } else { rows };
+        for unit in self.units_with(stripe, lendable) {
             let bucket = self.bucket(unit);
             if let Some(slot) = bucket.slots.iter().find(|slot| slot.unit == unit) {
-                lent.absorb(slot.cells.lend(if self.fills_gaps {
-                    held
-                } else {
-                    rows & slot.cells.dirty_rows()
-                }));
+                let dirty = || lendable & slot.cells.dirty_rows();
+                lent.absorb(slot.cells.lend(if self.fills_gaps { lendable } else { dirty() }));
             }
         }
         if lives(Mutant::ForeignGapFilled) {
@@ -159,7 +157,7 @@ impl Cache {
         let turn = if self.is_full(lent) { Turn::First } else { Turn::Last };
         let (mut dropped, mut went) = (Dropped::of(self), 0);
         let keeps = self.keeps_clean();
-        for unit in self.all_units(stripe) {
+        for unit in self.units_with(stripe, lent.dirty_rows()) {
             let at = self.place_of(unit);
             let mut bucket = self.buckets[at].lock();
             let Some(slot) = bucket.slots.iter_mut().find(|slot| slot.unit == unit) else { continue };

@@ -76,7 +76,7 @@ use crate::{
     destage::{Account, Candidate, Fill, Weighed},
     shape::{
         geometry::{Geometry, StripeIndex},
-        rows::BLOCK_BYTES,
+        rows::{BLOCK_BYTES, RowSet},
     },
 };
 
@@ -262,6 +262,13 @@ impl Cache {
 
     fn all_units(&self, stripe: StripeIndex) -> Range<u64> {
         self.units(stripe, 0..self.stripe_rows)
+    }
+
+    /// The units in which these rows of a stripe lie.
+    fn units_with(&self, stripe: StripeIndex, rows: RowSet) -> impl Iterator<Item = u64> + use<> {
+        let (all, is_by_rows) = (self.all_units(stripe), self.is_by_rows());
+        let first = all.start;
+        all.filter(move |unit| !is_by_rows || rows.contains((unit - first) as usize))
     }
 
     #[inline]

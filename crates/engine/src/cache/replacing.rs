@@ -121,8 +121,6 @@ impl Cache {
             Replaced::Stripe => RowSet::ALL,
             Replaced::Cells(cells) => cells.dirty_rows(),
         };
-        let (all, unit_rows) = (self.all_units(stripe), self.unit_rows);
-        let first = all.start;
-        all.filter(move |unit| unit_rows > 1 || rows.contains((unit - first) as usize))
+        self.units_with(stripe, rows)
     }
 }
