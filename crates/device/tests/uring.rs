@@ -304,6 +304,33 @@ fn a_runtime_stops_with_tasks_and_io_unfinished() {
     drop(runtime);
 }
 
+/// What is woken takes a lock, as it is dropped, that what wakes it holds.
+#[test]
+fn tasks_that_wait_for_a_lock_are_dropped_with_the_one_that_holds_it() {
+    let (ended, end) = mpsc::channel();
+    let dropping = std::thread::spawn(move || {
+        let runtime = Runtime::start(&RuntimeOptions::default()).unwrap();
+        let lock = Arc::new(futures_util::lock::Mutex::new(()));
+        for _ in 0..3 {
+            let lock = lock.clone();
+            runtime.spawn_on(
+                0,
+                Box::pin(async move {
+                    let _held = lock.lock().await;
+                    std::future::pending::<()>().await;
+                }),
+            );
+        }
+        // They have begun.
+        runtime.block_on(async {});
+        drop(runtime);
+        ended.send(Arc::strong_count(&lock)).unwrap();
+    });
+    let count = end.recv_timeout(Duration::from_secs(10)).expect("the worker ends");
+    assert_eq!(count, 1, "all are dropped");
+    dropping.join().unwrap();
+}
+
 /// Two ends of a connection, one of them on the ring.
 fn connected() -> (Stream, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();

@@ -57,7 +57,7 @@ pub(super) struct Inbox {
     /// Wakers of the tasks that have not ended. As the worker ends it wakes all: a task that waits for
     /// another one, in a list that outlives the runtime, is found and dropped, too.
     live: Mutex<Slab<Waker>>,
-    /// The worker has gone: what is sent is dropped.
+    /// The worker has gone, and all tasks with it: what is spawned is dropped.
     ended: AtomicBool,
 }
 
@@ -204,19 +204,21 @@ pub(super) fn run(inbox: &Arc<Inbox>, options: &RuntimeOptions) -> io::Result<()
     reactor::remove();
     drop(unfinished);
     drop(timer::take_all());
-    // A task that is spawned or woken from now on is dropped by the thread that does that, unless it is found
-    // here.
-    inbox.ended.store(true, Ordering::SeqCst);
     drop_tasks(inbox);
     result
 }
 
-/// Wakes all tasks into the inbox, and drops them there. Dropping one may wake others, and spawn some.
+/// Wakes all tasks into the inbox, and drops them there. Dropping one may wake others, and spawn some. None is dropped where it is woken:
+/// what wakes it may hold a lock that the task takes as it is dropped.
 fn drop_tasks(inbox: &Inbox) {
     loop {
         let live: Vec<Waker> = inbox.live.lock().iter().map(|(_, waker)| waker.clone()).collect();
         live.into_iter().for_each(Waker::wake);
-        if inbox.runnables.take().is_empty() && inbox.live.lock().is_empty() {
+        if !inbox.runnables.take().is_empty() || !inbox.live.lock().is_empty() {
+            continue;
+        }
+        // A task that is spawned from now on is dropped by the thread that spawns it. One that was spawned just before is found once more.
+        if inbox.ended.swap(true, Ordering::SeqCst) {
             return;
         }
     }
